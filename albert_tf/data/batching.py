@@ -20,6 +20,7 @@ So after any number of batches the records have been taken equally often, to wit
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from typing import Any, Callable, Iterator, Sequence
 
@@ -202,23 +203,50 @@ def training_record_batches(
     return batches.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
-def evaluation_record_batches(
-    files: list[CountedFile], parse: Callable, batch_size: int, context: tf.distribute.InputContext
-) -> tf.data.Dataset:
-    """Batches of all records, once and in order, with is_real_example, float32 [rows].
+@dataclasses.dataclass(frozen=True)
+class EvaluationData:
+    """Examples to predict, each once, in batches.
 
-    The last batch is filled up with copies of the first record, for which is_real_example is 0.
+    Attributes:
+      size: the number of examples.
+      steps: the number of batches.
+      batches: function of an InputContext that returns the batches. Each has `example`, int64 [rows]: the number of the
+        example, from 0 to size - 1; -1 for a row that fills the last batch.
+    """
+
+    size: int
+    steps: int
+    batches: Callable[[tf.distribute.InputContext], tf.data.Dataset]
+
+
+def table_to_evaluate(table: FeatureTable | None, batch_size: int, buckets: tuple[int, ...]) -> EvaluationData:
+    """All rows of a table (None: no rows), in batches of similar sizes over all replicas."""
+    if table is None:
+        return EvaluationData(0, 0, lambda context: tf.data.Dataset.range(0))
+    rows = evaluation_rows(table, batch_size)
+    return EvaluationData(len(table), len(rows), lambda context: table_batches(table, rows, buckets, context))
+
+
+def records_to_evaluate(
+    files: list[CountedFile], parse: Callable, batch_size: int, max_steps: int = 0
+) -> EvaluationData:
+    """The records of files in their order, at most max_steps batches of them (0: all).
+
+    `parse` is as in training_record_batches. The last batch is filled up with copies of the first record.
     """
     total = sum(file.count for file in files)
-    records = tf.data.TFRecordDataset([file.path for file in files])
-    filling = records.take(1).repeat(-total % batch_size)
-    numbers = tf.data.Dataset.range(total + -total % batch_size)
-    batches = tf.data.Dataset.zip((records.concatenate(filling), numbers)).batch(batch_size, drop_remainder=True)
+    steps = min(-(-total // batch_size), max_steps or total)
 
-    def parse_and_mark(records: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
-        return dict(parse(records, numbers), is_real_example=tf.cast(numbers < total, tf.float32))
+    def parse_and_number(records: tf.Tensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+        return dict(parse(records, numbers), example=tf.where(numbers < total, numbers, -1))
 
-    return per_replica(batches, parse_and_mark, batch_size, context)
+    def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        records = tf.data.TFRecordDataset([file.path for file in files])
+        records = records.concatenate(records.take(1).repeat(-total % batch_size))
+        numbered = tf.data.Dataset.zip((records, tf.data.Dataset.range(steps * batch_size)))
+        return per_replica(numbered.batch(batch_size, drop_remainder=True), parse_and_number, batch_size, context)
+
+    return EvaluationData(min(total, steps * batch_size), steps, batches)
 
 
 def endless_batches(

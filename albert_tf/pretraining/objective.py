@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.modeling.operations import fused
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.training.distillation import divergence
@@ -21,10 +21,6 @@ class PretrainingObjective(Objective):
     def __init__(self, model: AlbertPretrainer, has_sentence_loss: bool = True):
         super().__init__(model)
         self._has_sentence_loss = has_sentence_loss
-        names = ["masked_lm_accuracy", "masked_lm_loss"]
-        names += ["sentence_order_accuracy", "sentence_order_loss"] if has_sentence_loss else []
-        self._means = {name: keras.metrics.Mean(name=name) for name in names}
-        self.metrics = list(self._means.values())
 
     def loss_denominators(self, batch: Batch) -> Tensors:
         """masked_tokens: the sum of masked_lm_weights; examples: the number of examples of the micro-batch."""
@@ -43,26 +39,25 @@ class PretrainingObjective(Objective):
             parts["sentence_order_loss"] = tf.reduce_sum(losses) / denominators["examples"]
         return tf.add_n(list(parts.values())), parts
 
-    def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
-        """Adds a batch of an evaluation. Rows with is_real_example 0, which fill up the last batch, do not count."""
-        real, weights = _is_example(batch), batch["masked_lm_weights"]
-        if "is_real_example" in batch:
-            weights *= real[:, None]
-        hits = tf.equal(tf.argmax(outputs["mlm_logits"], axis=-1, output_type=tf.int32), batch["masked_lm_ids"])
-        self._means["masked_lm_accuracy"].update_state(tf.cast(hits, tf.float32), weights)
-        self._means["masked_lm_loss"].update_state(tf.nn.sparse_softmax_cross_entropy_with_logits(
-            batch["masked_lm_ids"], outputs["mlm_logits"]), weights)
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
+        """Sums over each row, float32 [batch], for `results`: NAME_accuracy (of hits), NAME_loss and NAME_weight."""
+        logits, labels = outputs["mlm_logits"], batch["masked_lm_ids"]
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        sums = sums_of_rows("masked_lm", batch, _hits(logits, labels), losses, batch["masked_lm_weights"])
         if self._has_sentence_loss:
-            labels = tf.reshape(batch["next_sentence_labels"], [-1])
-            hits = tf.equal(tf.argmax(outputs["sop_logits"], axis=-1, output_type=tf.int32), labels)
-            self._means["sentence_order_accuracy"].update_state(tf.cast(hits, tf.float32), real)
-            self._means["sentence_order_loss"].update_state(_sentence_losses(outputs, batch), real)
+            hits = _hits(outputs["sop_logits"], tf.reshape(batch["next_sentence_labels"], [-1]))
+            sums.update(sums_of_rows("sentence_order", batch, hits, _sentence_losses(outputs, batch),
+                                     _is_example(batch)))
+        return sums
 
-    def results(self, has_sentence_labels: bool = True) -> dict[str, float]:
-        """The values of the metrics, with the release's keys. "loss" is the sum of the losses."""
-        values = {name: float(mean.result()) for name, mean in self._means.items()
-                  if has_sentence_labels or not name.startswith("sentence_order")}
-        return dict(values, loss=sum(value for name, value in values.items() if name.endswith("_loss")))
+
+def results(predictions: Mapping[str, Sequence[np.ndarray]], has_sentence_labels: bool = True) -> dict[str, float]:
+    """Mean accuracies and losses, with the release's keys, from `predictions`. "loss" is the sum of the losses."""
+    sums = {name: float(np.sum(values, dtype=np.float64)) for name, values in predictions.items()
+            if has_sentence_labels or not name.startswith("sentence_order")}
+    means = {name: value / (sums[f"{name.rpartition('_')[0]}_weight"] or 1.0) for name, value in sums.items()
+             if not name.endswith("_weight")}
+    return dict(means, loss=sum(value for name, value in means.items() if name.endswith("_loss")))
 
 
 class DistilledPretrainingObjective(PretrainingObjective):
@@ -92,6 +87,17 @@ class DistilledPretrainingObjective(PretrainingObjective):
 _fused_cross_entropies = fused(tf.nn.sparse_softmax_cross_entropy_with_logits, is_separate=False)
 
 
+def _hits(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """1 where the largest logit is the label's: [..., classes] to float32 [...]."""
+    return tf.cast(tf.equal(tf.argmax(logits, axis=-1, output_type=tf.int32), labels), tf.float32)
+
+
+def sums_of_rows(name: str, batch: Batch, hits: tf.Tensor, losses: tf.Tensor, weights: tf.Tensor) -> Tensors:
+    """The weighted sums of each row of a batch, [batch]. The values are [batch, n] or [batch * n]."""
+    return {f"{name}_{kind}": tf.reduce_sum(tf.reshape(values, [tf.shape(batch["input_ids"])[0], -1]), axis=1)
+            for kind, values in dict(accuracy=hits * weights, loss=losses * weights, weight=weights).items()}
+
+
 def _sentence_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
     """The cross entropy of each sentence label, [batch], or [batch * texts] for rows of several texts."""
     labels = tf.reshape(batch["next_sentence_labels"], [-1])
@@ -99,8 +105,8 @@ def _sentence_losses(outputs: Tensors, batch: Batch) -> tf.Tensor:
 
 
 def _is_example(batch: Batch) -> tf.Tensor:
-    """1 for each sentence label of an example, and 0 for one that fills up a batch or a row: float32, as the losses."""
+    """1 for each sentence label of an example, and 0 for one that fills up a row: float32, as the losses."""
     if "text_starts" in batch:
         starts = batch["text_starts"]
         return tf.reshape(tf.cast(starts[:, :-1] < starts[:, -1:], tf.float32), [-1])
-    return batch.get("is_real_example", tf.ones(tf.shape(batch["input_ids"])[:1]))
+    return tf.ones(tf.shape(batch["input_ids"])[:1])

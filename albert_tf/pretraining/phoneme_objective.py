@@ -18,10 +18,9 @@ from typing import Any, Callable, Sequence
 
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.data.records import CountedFile
 from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer
-from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
+from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective, sums_of_rows
 from albert_tf.pretraining.phonemes import SEPARATOR_WORD
 from albert_tf.training.objective import Batch, Tensors
 
@@ -140,8 +139,6 @@ class PhonemeObjective(PretrainingObjective):
     def __init__(self, model: AlbertPhonemePretrainer, word_predictions: str = "all"):
         super().__init__(model, has_sentence_loss=False)
         self._once = word_predictions == "once"
-        self._means.update({name: keras.metrics.Mean(name=name) for name in ("word_accuracy", "word_loss")})
-        self.metrics = list(self._means.values())
 
     def loss_denominators(self, batch: Batch) -> Tensors:
         """The denominators of masked LM, and words: the number of predicted words."""
@@ -154,14 +151,11 @@ class PhonemeObjective(PretrainingObjective):
         words = self.model.summed_word_loss(*self._words(outputs, batch)) / denominators["words"]
         return total + words, dict(parts, word_loss=words)
 
-    def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
-        """Adds a batch of an evaluation. Rows with is_real_example 0 do not count."""
-        super().update_metrics(batch, outputs)
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
+        """The same as in PretrainingObjective, and sums of words."""
         vectors, labels, weights = self._words(outputs, batch)
-        weights *= tf.repeat(batch["is_real_example"], labels.shape[0] // batch["input_ids"].shape[0])
         losses, hits = self.model.word_losses(vectors, labels)
-        self._means["word_accuracy"].update_state(hits, weights)
-        self._means["word_loss"].update_state(losses, weights)
+        return dict(super().predictions(outputs, batch), **sums_of_rows("word", batch, hits, losses, weights))
 
     def _words(self, outputs: Tensors, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The vectors that predict words, [predictions, H], the labels and the weights."""

@@ -155,6 +155,11 @@ class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
         sizes = dict(train=self.training.train_batch_size, eval=self.eval_batch_size, predict=self.predict_batch_size)
         return {f"{purpose}_batch_size": size for purpose, size in sizes.items() if self.uses(purpose)}
 
+    @property
+    def predicts(self) -> bool:
+        """Whether the best checkpoint answers anything."""
+        return self.do_predict
+
     def uses(self, purpose: str) -> bool:
         """Whether batches to train on, to evaluate ("eval") or to predict are made."""
         return getattr(self, f"do_{purpose}")

@@ -8,47 +8,29 @@ command. The other class derives from Task (tasks/task.py)::
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import gc
 import itertools
-from typing import Callable, Collection, Iterable, Mapping, cast
+from typing import Collection, Iterable, Mapping, Sequence
 
-import numpy as np
-import tensorflow as tf
 from absl import logging
 
-from albert_tf import keras
 from albert_tf.config import check_length
-from albert_tf.data.batching import padded_lengths, table_batches, training_rows
-from albert_tf.data.feature_table import FeatureCache, FeatureTable
+from albert_tf.data.batching import EvaluationData
+from albert_tf.data.feature_table import FeatureCache
 from albert_tf.export.saved_model import with_precision
 from albert_tf.tasks.config import FineTuningConfig
-from albert_tf.tasks.task import Setup, Task, TrainedModels, new_predictor, store_results
+from albert_tf.tasks.task import Setup, Task, TrainedModels
 from albert_tf.text.tokenization import warn_of_unknown_pieces
-from albert_tf.training.checkpoints import Checkpoints
-from albert_tf.training.config import Schedule
-from albert_tf.training.distillation import DistilledObjective, teacher_outputs, with_teacher_outputs
-from albert_tf.training.evaluation import (
-    Evaluate,
-    Evaluator,
-    format_results,
-    remove_predicted,
-    write_results,
-    write_summary,
-)
-from albert_tf.training.objective import Objective
-from albert_tf.training.run import new_trainer, set_up, train, training_in, write_run_card
+from albert_tf.training.evaluation import Evaluator, format_results, remove_predicted, write_results, write_summary
+from albert_tf.training.loop import finish, run, training_in
+from albert_tf.training.run import set_up
 from albert_tf.training.strategy import chief_first, is_chief, wait_for_all
-from albert_tf.training.teacher import Teacher
-from albert_tf.training.trainer import parts_of
 from albert_tf.utils.files import check_directory, check_no_wildcard, is_inside, make_directory
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
 from albert_tf.weights.choice import ChosenModel, choose
 from albert_tf.weights.runs import numbered, run_directory, saved_runs
-from albert_tf.weights.settings import settings_in, write_settings
-from albert_tf.weights.vocabulary import VocabularyFiles
+from albert_tf.weights.settings import settings_in
 
 _CHECKED_TEXTS = 2000  # at the start of the training set
 
@@ -68,20 +50,20 @@ def fine_tune(task_class: type[Task], options: FineTuningConfig, command_line: s
     directories = dict.fromkeys([options.output_dir, *runs_of(options).values()])
     with training_in(directories, strategy, options.do_train):
         with chief_first(strategy):
-            evaluate = task.evaluation() if options.uses("eval") else None
-            to_predict = list(task.predictions()) if options.do_predict else []
+            dev_sets = task.dev_sets() if options.uses("eval") else []
+            to_predict = list(task.predictions()) if options.predicts else []
         if options.do_train:
-            train_runs(task, runs_of(options), *_training_data(task, evaluate is not None), evaluate, command_line)
-        elif evaluate is not None:
-            evaluate_runs(task, trained, evaluate)
+            check_texts(task, bool(dev_sets))
+            train_runs(task, runs_of(options), dev_sets, command_line)
+        elif dev_sets:
+            evaluate_runs(task, trained, dev_sets)
         task.after_training(trained)
-        if to_predict and is_chief(strategy):
+        if options.do_predict and is_chief(strategy):
             remove_predicted(options.output_dir)
         for table, write in to_predict:
-            predictions = trained.predict(table) if table else [{}]
+            predictions = trained.predict(task.batches_of(table, options.predict_batch_size))
             if is_chief(strategy):
-                write(predictions, trained.checkpoint())
-        task.interact(trained)
+                write(predictions, trained)
         if options.export_dir:
             model = trained.best_model()
             if is_chief(strategy):
@@ -106,108 +88,36 @@ def runs_of(options: FineTuningConfig) -> dict[int, str]:
     return {seed: run_directory(parent, seed) if len(seeds) > 1 else parent for seed in seeds}
 
 
-def _training_data(task: Task, is_evaluated: bool) -> tuple[FeatureTable, Schedule]:
-    """Reads the features to train on, with the teacher's outputs, and determines the steps."""
-    options, teacher, strategy = task.options, task.teacher, task.setup.strategy
-    check_texts(task, is_evaluated)
-    with chief_first(strategy):
-        table = task.training_table()
-    schedule = options.training.schedule(task.num_examples or len(table), task.unit, options.release_steps,
-                                         options.LARGEST_INTERVAL)
-    if teacher is None or not teacher.alpha:
-        return table, schedule
-    micro_batch = options.training.train_batch_size // options.training.gradient_accumulation_steps
-
-    def read(make_table: Callable[[], FeatureTable]) -> dict[str, np.ndarray]:
-        with strategy.scope():
-            model = cast(Teacher, teacher).model()
-        with chief_first(strategy):
-            teacher_table = make_table()
-        return teacher_outputs(model, teacher.outputs, teacher_table, options.cache, strategy, micro_batch,
-                               parts_of(options.devices))
-
-    return with_teacher_outputs(table, task.teacher_outputs(teacher, table, read), teacher.outputs), schedule
-
-
-def train_runs(task: Task, runs: Mapping[int, str], table: FeatureTable, schedule: Schedule,
-               evaluate: Evaluate | None = None, command_line: str = "") -> None:
+def train_runs(task: Task, runs: Mapping[int, str], dev_sets: Sequence[EvaluationData] = (),
+               command_line: str = "") -> None:
     """Trains every run to its end, continuing from its latest checkpoint."""
     if not task.options.source.init_path and not any(map(numbered, runs.values())):
         logging.info("no --init_checkpoint: training starts from random weights")
     for seed, directory in runs.items():
-        _train_run(task, seed, directory, table, schedule, evaluate, command_line)
+        run(task, directory, seed, dev_sets, command_line)
         gc.collect()  # a trainer and its slots are in reference cycles; the next run needs their memory
-    if evaluate is not None:
+    if dev_sets:
         _write_summary(task, runs.values())
-    wait_for_all(task.setup.strategy)  # all workers may next predict with a checkpoint that the chief has saved
+    wait_for_all(task.strategy)  # all workers may next predict with a checkpoint that the chief has saved
 
 
-def _train_run(task: Task, seed: int, directory: str, table: FeatureTable, schedule: Schedule,
-               evaluate: Evaluate | None, command_line: str) -> None:
-    options, strategy = task.options, task.setup.strategy
-    training, chief = dataclasses.replace(options.training, random_seed=seed), is_chief(strategy)
-    make_directory(directory)
-    keras.utils.set_random_seed(seed)
-    with strategy.scope():
-        objective, report = task.setup.model.build_objective(lambda: _with_teacher(task), directory)
-    trainer = new_trainer(objective, strategy, training, options.devices, schedule, shapes_vary=True)
-    checkpoints = Checkpoints(directory, trainer, task.config, training.keep_checkpoint_max, chief)
-    evaluator = None
-    if evaluate is not None:
-        predictor = new_predictor(task, objective, options.eval_batch_size)
-        evaluator = Evaluator(directory, lambda: evaluate(lambda table: [predictor(table)]), task.best_metric,
-                              checkpoints.save_best, chief)
-
-    rows = training_rows(table, training.train_batch_size, schedule.num_train_steps, seed, options.group_by_length)
-
-    def batches_from(first_step: int) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
-        # With several workers, only an endless data set keeps its static batch size.
-        return lambda context: table_batches(table, rows[first_step:], task.buckets, context).repeat()
-
-    took_steps = train(trainer, checkpoints, batches_from, training, schedule, strategy, evaluator,
-                       functools.partial(write_run_settings, task, directory, trainer.model),
-                       evaluates_first=report is not None and not report.random_head,
-                       lengths=padded_lengths(table, rows, task.buckets))
-    _finish(task, directory, evaluator)
-    if chief:
-        write_run_card(
-            trainer.model, directory, schedule, training, command_line, options.source.init_path,
-            dict.fromkeys(task.data_files.values(), {}), (evaluator and evaluator.best) or {},
-            task.data_files.get("dev", ""), options.recipe, took_steps)
-
-
-def _with_teacher(task: Task) -> Objective:
-    """The objective with random weights, which has the teacher's part if there is a teacher."""
-    objective = task.objective(task.config)
-    if task.teacher is None:
-        return objective
-    return DistilledObjective(objective, task.teacher.temperature, task.teacher.alpha)
-
-
-def write_run_settings(task: Task, directory: str, model: keras.Model) -> None:
-    """Writes the vocabulary and the settings of a run, before its first step."""
-    settings = model.settings.replaced(max_seq_length=task.buckets[-1], task=task.name, **task.reading)
-    write_settings(settings, model.config, directory, VocabularyFiles.from_tokenizer(task.setup.tokenizer))
-
-
-def evaluate_runs(task: Task, trained: TrainedModels, evaluate: Evaluate) -> None:
+def evaluate_runs(task: Task, trained: TrainedModels, dev_sets: Sequence[EvaluationData]) -> None:
     """Evaluates --ensemble_checkpoints, or else all checkpoints of the runs in output_dir, or --init_checkpoint."""
-    options, strategy = task.options, task.setup.strategy
-    runs = saved_runs(options.output_dir)
+    options, runs = task.options, saved_runs(task.options.output_dir)
     if options.ensemble_checkpoints or not runs:
-        scores = evaluate(lambda table: trained.predict(table, options.eval_batch_size))
+        scores = task.score([trained.predict(data) for data in dev_sets])
         results = dict(scores, global_step=trained.checkpoint().step)
         logging.info("%s", format_results(results))
-        if is_chief(strategy):
+        if is_chief(task.strategy):
             write_results(options.output_dir, results)
         return
     for directory in runs:
-        _evaluate_run(task, trained, directory, evaluate)
+        _evaluate_run(task, trained, directory, dev_sets)
     _write_summary(task, runs)
-    wait_for_all(strategy)
+    wait_for_all(task.strategy)
 
 
-def _evaluate_run(task: Task, trained: TrainedModels, directory: str, evaluate: Evaluate) -> None:
+def _evaluate_run(task: Task, trained: TrainedModels, directory: str, dev_sets: Sequence[EvaluationData]) -> None:
     """Evaluates the checkpoints of a run. The best one is copied to model.ckpt-best with all of its variables."""
     loaded = ""  # the checkpoint that is evaluated
 
@@ -216,26 +126,14 @@ def _evaluate_run(task: Task, trained: TrainedModels, directory: str, evaluate: 
         trained.load(prefix)
         loaded = prefix
 
-    evaluator = Evaluator(
-        directory,
-        lambda: evaluate(lambda table: [trained.predictions_of(loaded, table, task.options.eval_batch_size)]),
-        task.best_metric, writes=is_chief(task.setup.strategy))
+    evaluator = Evaluator(directory, lambda: task.score([[trained.load(loaded).predictor(data)] for data in dev_sets]),
+                          task.best_metric, writes=is_chief(task.strategy))
     evaluator.evaluate_saved(load)
-    _finish(task, directory, evaluator)
-
-
-def _finish(task: Task, directory: str, evaluator: Evaluator | None) -> None:
-    """Writes the best results of a run."""
-    if evaluator is None or not evaluator.best:
-        return
-    evaluator.write_best()
-    evaluator.draw()
-    if is_chief(task.setup.strategy):
-        store_results(task, directory, evaluator.best)
+    finish(task, directory, evaluator)
 
 
 def _write_summary(task: Task, runs: Iterable[str]) -> None:
-    if is_chief(task.setup.strategy):
+    if is_chief(task.strategy):
         write_summary(task.options.output_dir, runs, task.best_metric)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf import keras
-from albert_tf.data.batching import evaluation_rows, table_batches
-from albert_tf.data.feature_table import FeatureCache, FeatureTable
+from albert_tf.data.feature_table import FeatureCache
 from albert_tf.tasks.classification.task import TextClassification
 from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.multiple_choice.task import MultipleChoice
@@ -16,7 +15,7 @@ from albert_tf.tasks.squad.config import SquadConfig
 from albert_tf.tasks.squad.task import QuestionAnswering
 from albert_tf.tasks.tagging.task import Tagging
 from albert_tf.tasks.task import Setup, Task, check_num_labels
-from albert_tf.training.evaluation import Predictions, in_order
+from albert_tf.training.evaluation import in_order
 from albert_tf.training.objective import Batch, Tensors
 from albert_tf.utils.outputs import folder_of_this_process
 from albert_tf.weights.choice import ChosenModel
@@ -45,9 +44,8 @@ def scorer(
     tokenizer = chosen.vocabulary.tokenizer(chosen.config)
     task = _TASK_OF_HEAD[head].of_dev_file(model, options, Setup(
         chosen, tf.distribute.get_strategy(), tokenizer, length, FeatureCache(tokenizer, folder_of_this_process())))
-    evaluate, objective = task.evaluation(), task.objective(chosen.config)
-    assert evaluate is not None  # do_eval refuses a file without answers
-    if isinstance(task, TextClassification):  # evaluation() has named the lines with unknown labels
+    tables, objective = task.dev_tables(), task.objective(chosen.config)
+    if isinstance(task, TextClassification):  # dev_tables() has named the lines with unknown labels
         check_num_labels(model.num_labels, task.format.num_labels, options)
     objective.model = model  # whose settings decide how outputs become predictions
 
@@ -55,14 +53,13 @@ def scorer(
         def predicted(batch: Batch) -> dict[str, np.ndarray]:
             outputs = _on_pairs(run, model, batch) if head in SentenceEmbeddings.HEADS else run(batch)
             tensors = {name: tf.convert_to_tensor(value) for name, value in outputs.items() if value is not None}
-            predictions = dict(objective.predictions(tensors), example=batch["example"])
+            predictions = dict(objective.predictions(tensors, batch), example=batch["example"])
             return {name: value.numpy() for name, value in predictions.items()}
 
-        def predict(table: FeatureTable) -> Predictions:
-            batches = table_batches(table, evaluation_rows(table, 8), task.buckets, tf.distribute.InputContext())
-            return [in_order(map(predicted, batches), len(table))]
-
-        return task.best_metric, evaluate(predict)[task.best_metric]
+        dev_sets = [task.batches_of(table, 8) for table in tables]
+        predictions = [[in_order(map(predicted, data.batches(tf.distribute.InputContext())), data.size)]
+                       for data in dev_sets]
+        return task.best_metric, task.score(predictions)[task.best_metric]
 
     return score
 

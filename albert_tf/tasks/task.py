@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import io
 import os
-from typing import Any, Callable, ClassVar, Collection, Iterable, Mapping, Self, Sequence
+from typing import Any, Callable, ClassVar, Collection, Iterable, Mapping, Self, Sequence, cast
 
 import numpy as np
 import tensorflow as tf
@@ -16,20 +16,32 @@ from absl import logging
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.data.batching import bucket_lengths
+from albert_tf.data.batching import (
+    EvaluationData,
+    bucket_lengths,
+    padded_lengths,
+    table_batches,
+    table_to_evaluate,
+    training_rows,
+)
 from albert_tf.data.feature_table import FeatureCache, FeatureTable
 from albert_tf.modeling.settings import LabelSettings, Settings
 from albert_tf.tasks.config import FineTuningConfig, Scoring
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.evaluation import Evaluate, Predictions, Predictor
+from albert_tf.training import loop
+from albert_tf.training.config import Schedule
+from albert_tf.training.distillation import DistilledObjective, teacher_outputs, with_teacher_outputs
+from albert_tf.training.evaluation import Predictions, Predictor
 from albert_tf.training.objective import Objective
+from albert_tf.training.strategy import chief_first
 from albert_tf.training.teacher import StoredTeacher, Teacher
 from albert_tf.training.trainer import parts_of
 from albert_tf.utils.manifests import output_folder
 from albert_tf.weights.choice import ChosenModel
 from albert_tf.weights.from_pretrained import RestoreReport, build, load_into
 from albert_tf.weights.runs import checkpoint_of, saved_runs
-from albert_tf.weights.settings import SETTINGS, label_difference, settings_in, write_settings
+from albert_tf.weights.settings import SETTINGS, label_difference, settings_in
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,24 +65,22 @@ class Checkpoint:
 
 
 # A table of features (None if it would be empty), and a function that writes its predictions.
-ToPredict = tuple[FeatureTable | None, Callable[[Predictions, Checkpoint], None]]
+ToPredict = tuple[FeatureTable | None, Callable[[Predictions, "TrainedModels"], None]]
 # The outputs of a teacher for the table that a function makes.
 Read = Callable[[Callable[[], FeatureTable]], dict[str, np.ndarray]]
 
 
-class Task(abc.ABC):
+class Task(loop.Task):
     """A command that fine-tunes: its data, objective, scores and answers. A subclass may set the attributes."""
 
     options: FineTuningConfig
     HEADS: ClassVar[Collection[str]]  # the names of the heads that the models may have
     name: str | None = None  # of the task, which its runs store; None for a command with one task
-    best_metric: str  # the result that decides which checkpoint is the best; higher is better
     unit = "text"  # what an example is, for messages
     shortest_row = 1  # the smallest number of tokens to which a batch may be padded
     num_examples: int | None = None  # of an epoch; None for the number of rows of the training table
     data_files: Mapping[str, str] = {}  # names of the files of "train" and "dev" that are used, for the model cards
     reading: Mapping[str, Any] = {}  # the settings of how the task reads texts by name, such as doc_stride
-    stored_results: Mapping[str, str] = {}  # for each result that a run stores, the name of the setting
     teacher: Teacher | StoredTeacher | None = None
 
     @classmethod
@@ -79,29 +89,20 @@ class Task(abc.ABC):
         raise NotImplementedError
 
     def __init__(self, options: FineTuningConfig, setup: Setup):
-        self.options, self.setup, self.config = options, setup, setup.model.config
-
-    @property
-    def buckets(self) -> tuple[int, ...]:
-        """The lengths to which batches are padded."""
-        lengths = bucket_lengths(self.setup.max_seq_length, self.options.pad_to_max_length)
-        return tuple(length for length in lengths if length >= self.shortest_row)
-
-    @abc.abstractmethod
-    def objective(self, config: AlbertConfig) -> Objective:
-        """The model with random weights, with its loss and predictions."""
+        super().__init__(setup.model, setup.strategy, options.training, options.devices)
+        self.options, self.setup, self.recipe = options, setup, options.recipe
 
     @abc.abstractmethod
     def training_table(self) -> FeatureTable:
         """The features to train on."""
 
     @abc.abstractmethod
-    def evaluation(self) -> Evaluate | None:
-        """Reads the dev set. Returns the function that evaluates a checkpoint; None if the dev set has no answers."""
+    def dev_tables(self) -> list[FeatureTable | None]:
+        """The features of the dev sets (None if they would be empty); no tables if a dev set has no answers."""
 
     @abc.abstractmethod
     def predictions(self) -> Iterable[ToPredict]:
-        """Reads what --do_predict predicts."""
+        """Reads what the options ask to predict."""
 
     def texts(self, split: str) -> Iterable[str]:
         """The texts of "train" or "dev". The first ones are compared, and looked up in the vocabulary."""
@@ -119,13 +120,84 @@ class Task(abc.ABC):
     def after_training(self, trained: TrainedModels) -> None:  # noqa: B027 (most tasks do nothing)
         """Further actions with the trained model, before it predicts."""
 
-    def interact(self, trained: TrainedModels) -> None:  # noqa: B027 (most tasks do nothing)
-        """Further actions with the model, before it is exported."""
-
     def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
         """Writes a SavedModel that takes ids. Tasks of commands override this, so that it also takes texts."""
         with output_folder(directory) as temporary, contextlib.redirect_stdout(io.StringIO()):
             model.export(temporary)  # Keras prints the endpoints
+
+    @property
+    def buckets(self) -> tuple[int, ...]:
+        """The lengths to which batches are padded."""
+        lengths = bucket_lengths(self.setup.max_seq_length, self.options.pad_to_max_length)
+        return tuple(length for length in lengths if length >= self.shortest_row)
+
+    @property
+    def vocabulary(self) -> VocabularyFiles:  # type: ignore[override]
+        """The tokenizer's."""
+        return VocabularyFiles.from_tokenizer(self.setup.tokenizer)
+
+    @property
+    def datasets(self) -> Mapping[str, dict]:  # type: ignore[override]
+        """The names of the data files."""
+        return dict.fromkeys(self.data_files.values(), {})
+
+    @property
+    def evaluated_on(self) -> str:  # type: ignore[override]
+        """The name of the dev set's file."""
+        return self.data_files.get("dev", "")
+
+    def settings(self, model: keras.Model) -> Settings:
+        """The model's settings, and how the task reads texts."""
+        return model.settings.replaced(max_seq_length=self.buckets[-1], task=self.name, **self.reading)
+
+    def training_objective(self) -> Objective:
+        """The objective with random weights, which has the teacher's part if there is a teacher."""
+        objective = self.objective(self.config)
+        if self.teacher is None:
+            return objective
+        return DistilledObjective(objective, self.teacher.temperature, self.teacher.alpha)
+
+    @functools.cached_property
+    def training_set(self) -> tuple[FeatureTable, Schedule]:
+        """The features to train on, with the teacher's outputs, and the steps."""
+        options, teacher = self.options, self.teacher
+        with chief_first(self.strategy):
+            table = self.training_table()
+        schedule = options.training.schedule(self.num_examples or len(table), self.unit, options.release_steps,
+                                             options.LARGEST_INTERVAL)
+        if teacher is None or not teacher.alpha:
+            return table, schedule
+        micro_batch = options.training.train_batch_size // options.training.gradient_accumulation_steps
+
+        def read(make_table: Callable[[], FeatureTable]) -> dict[str, np.ndarray]:
+            with self.strategy.scope():
+                model = cast(Teacher, teacher).model()
+            with chief_first(self.strategy):
+                teacher_table = make_table()
+            return teacher_outputs(model, teacher.outputs, teacher_table, options.cache, self.strategy, micro_batch,
+                                   parts_of(options.devices))
+
+        return with_teacher_outputs(table, self.teacher_outputs(teacher, table, read), teacher.outputs), schedule
+
+    def training_data(self, seed: int) -> loop.TrainingData:
+        """The batches of a run with a seed."""
+        table, schedule = self.training_set
+        rows = training_rows(table, self.training.train_batch_size, schedule.num_train_steps, seed,
+                             self.options.group_by_length)
+
+        def batches_from(first_step: int) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
+            # With several workers, only an endless data set keeps its static batch size.
+            return lambda context: table_batches(table, rows[first_step:], self.buckets, context).repeat()
+
+        return loop.TrainingData(schedule, batches_from, padded_lengths(table, rows, self.buckets), shapes_vary=True)
+
+    def dev_sets(self) -> list[EvaluationData]:
+        """The batches of the dev sets."""
+        return [self.batches_of(table, self.options.eval_batch_size) for table in self.dev_tables()]
+
+    def batches_of(self, table: FeatureTable | None, batch_size: int) -> EvaluationData:
+        """The batches of a table to predict."""
+        return table_to_evaluate(table, batch_size, self.buckets)
 
 
 class TrainedModels:
@@ -135,17 +207,9 @@ class TrainedModels:
         self._task, self._options, self._model = task, task.options, task.setup.model
         self._loaded: dict[AlbertConfig, _LoadedModel] = {}  # equal configs share one graph
 
-    def predict(self, table: FeatureTable, batch_size: int | None = None) -> Predictions:
+    def predict(self, data: EvaluationData) -> Predictions:
         """The predictions of the best checkpoint, or of each of --ensemble_checkpoints."""
-        return [self.predictions_of(path, table, batch_size or self._options.predict_batch_size)
-                for path in self._paths()]
-
-    def predictions_of(self, path: str, table: FeatureTable, batch_size: int) -> dict[str, list[np.ndarray]]:
-        """The predictions of the weights at a path, as an element of Predictions."""
-        loaded = self.load(path)
-        if batch_size not in loaded.predictors:  # a second one would trace the same graph again
-            loaded.predictors[batch_size] = new_predictor(self._task, loaded.objective, batch_size)
-        return loaded.predictors[batch_size](table)
+        return [self.load(path).predictor(data) for path in self._paths()]
 
     def best_model(self) -> keras.Model:
         """The model with the weights of the best checkpoint."""
@@ -188,7 +252,7 @@ class TrainedModels:
             with self._task.setup.strategy.scope():
                 objective, report = build(self._model.open(path), functools.partial(self._task.objective, config))
             _check_fine_tuned(report, path)
-            loaded = self._loaded[key] = _LoadedModel(objective, path)
+            loaded = self._loaded[key] = _LoadedModel(objective, self._task.predictor(objective), path)
         else:
             loaded.path = None  # until the weights are complete
             _check_fine_tuned(load_into(loaded.objective.model, self._model.open(path)), path)
@@ -199,8 +263,8 @@ class TrainedModels:
 @dataclasses.dataclass
 class _LoadedModel:
     objective: Objective
+    predictor: Predictor  # traces the model once
     path: str | None  # of its weights; None while they are loaded
-    predictors: dict[int, Predictor] = dataclasses.field(default_factory=dict)  # by the size of a batch
 
 
 def _check_fine_tuned(report: RestoreReport, path: str) -> None:
@@ -208,19 +272,6 @@ def _check_fine_tuned(report: RestoreReport, path: str) -> None:
     if missing := report.random_head:
         raise ValueError(f"{path} was not fine-tuned for this task: it has no {', '.join(missing)} "
                          f"({report.not_restored[missing[0]]})")
-
-
-def new_predictor(task: Task, objective: Objective, batch_size: int) -> Predictor:
-    """What predicts with a model of the task."""
-    return Predictor(objective.model, objective.predictions, task.setup.strategy, batch_size, task.buckets,
-                     task.options.devices.jit_compile, parts_of(task.options.devices))
-
-
-def store_results(task: Task, directory: str, results: Mapping[str, float]) -> None:
-    """Stores the results of a run that its exports need (Task.stored_results) in its settings."""
-    values = {setting: results[name] for name, setting in task.stored_results.items() if name in results}
-    if values:
-        write_settings(settings_in(directory).replaced(**values), task.config, directory)
 
 
 def check_labels(options: FineTuningConfig, model: ChosenModel, names: Sequence[str] | None) -> None:

@@ -21,7 +21,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.data.batching import bucket_lengths
+from albert_tf.data.batching import bucket_lengths, table_to_evaluate
 from albert_tf.data.feature_table import FeatureTable, digest
 from albert_tf.training.evaluation import Predictor
 from albert_tf.training.objective import Batch, Objective, Tensors
@@ -60,9 +60,9 @@ class DistilledObjective(Objective):
         loss, parts = self._objective.loss(outputs, batch, denominators)
         return (1 - self._alpha) * loss + self._alpha * distance, dict(parts, distillation_loss=distance)
 
-    def predictions(self, outputs: Tensors) -> Tensors:
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
         """The objective's predictions."""
-        return self._objective.predictions(outputs)
+        return self._objective.predictions(outputs, batch)
 
 
 def divergence(teacher_logits: tf.Tensor, logits: tf.Tensor, temperature: float) -> tf.Tensor:
@@ -116,10 +116,10 @@ def teacher_outputs(
         logging.info("the teacher's answers are read from %s", ", ".join(paths.values()))
         return {name: read_array(path) for name, path in paths.items()}
     logging.info("the teacher reads %s", count_of(len(table), "example"))
-    predictor = Predictor(teacher, lambda values: {name: tf.cast(values[name], tf.float32) for name in paddings},
-                          strategy, batch_size, bucket_lengths(table.schema.max_seq_length), parts=parts)
-    values = {}
-    for name, each in predictor(table).items():
+    predictor = Predictor(teacher, lambda values, _: {name: tf.cast(values[name], tf.float32) for name in paddings},
+                          strategy, parts=parts)
+    values, buckets = {}, bucket_lengths(table.schema.max_seq_length)
+    for name, each in predictor(table_to_evaluate(table, batch_size, buckets)).items():
         values[name] = np.stack(each) if paddings[name] is None else np.concatenate(
             [value[:length] for value, length in zip(each, table.lengths)])  # without padding
     if is_chief(strategy):

@@ -7,18 +7,18 @@ import math
 import os
 import re
 import statistics
-from typing import Callable, Iterable, Sequence
+from typing import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.data.batching import evaluation_rows, table_batches
+from albert_tf.data.batching import EvaluationData
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.training.checkpoints import copy_as_best
 from albert_tf.training.config import RESULTS
-from albert_tf.training.objective import Tensors
+from albert_tf.training.objective import Batch, Tensors
 from albert_tf.training.strategy import distributed, gathered
 from albert_tf.training.trainer import in_parts, on_batches
 from albert_tf.utils.charts import Curve, Panel, write_charts
@@ -272,38 +272,43 @@ Evaluate = Callable[[Predict], "dict[str, float]"]
 
 
 class Predictor:
-    """Runs a model over features, without dropout.
+    """Runs a model over examples, without dropout.
 
-    `predictions` is a function of the model's outputs that returns predictions by name, such as Objective.predictions;
-    batch_size is over all replicas; for `parts` see trainer.py.
+    `predictions` is a function of the model's outputs and the batch that returns predictions by name, such as
+    Objective.predictions. For `parts` see trainer.py.
     """
 
-    def __init__(self, model: keras.Model, predictions: Callable[[Tensors], Tensors],
-                 strategy: tf.distribute.Strategy, batch_size: int, buckets: tuple[int, ...],
-                 jit_compile: bool = False, parts: int = 1):
-        self._strategy, self._batch_size, self._buckets = strategy, batch_size, buckets
+    def __init__(self, model: keras.Model, predictions: Callable[[Tensors, Batch], Tensors],
+                 strategy: tf.distribute.Strategy, jit_compile: bool = False, parts: int = 1):
+        self._strategy = strategy
         of_part = tf.function(
-            lambda batch: dict(predictions(model(batch, training=False)), example=batch["example"]),
+            lambda batch: dict(predictions(model(batch, training=False), batch), example=batch["example"]),
             autograph=False, jit_compile=jit_compile or None)
         self._on_replicas = on_batches(lambda batch: strategy.run(in_parts, (of_part, batch, parts)), strategy,
                                        jit_compile)
 
-    def __call__(self, table: FeatureTable) -> dict[str, list[np.ndarray]]:
-        """The predictions by name: one value per example, in the order of the table.
+    def __call__(self, data: EvaluationData) -> dict[str, list[np.ndarray]]:
+        """The predictions by name: one value per example, in their order.
 
         A prediction with one value per token has the length to which its batch was padded, which can exceed the
-        example's length.
+        example's length. Raises ValueError if the data ends before its last batch.
         """
-        rows = evaluation_rows(table, self._batch_size)
-        iterator = iter(distributed(
-            self._strategy, lambda context: table_batches(table, rows, self._buckets, context)))
-        outputs = (self._on_replicas(iterator) for _ in rows)
-        return in_order(({name: gathered(self._strategy, values) for name, values in batch.items()}
-                         for batch in outputs), len(table))
+        return in_order(self._batches(data), data.size)
+
+    def _batches(self, data: EvaluationData) -> Iterator[dict[str, np.ndarray]]:
+        """The predictions of each batch, over all replicas."""
+        iterator = iter(distributed(self._strategy, data.batches)) if data.steps else iter(())
+        for step in range(data.steps):
+            try:
+                outputs = self._on_replicas(iterator)
+            except (StopIteration, tf.errors.OutOfRangeError) as error:
+                raise ValueError(f"evaluation ended after {step} of {data.steps} batches: the data has changed since "
+                                 "the run started") from error
+            yield {name: gathered(self._strategy, values) for name, values in outputs.items()}
 
 
 def in_order(batches: Iterable[dict[str, np.ndarray]], size: int) -> dict[str, list]:
-    """The predictions of a table of `size` rows, by name, from batches with `example`, the rows; -1 is no row."""
+    """The predictions of `size` examples, by name, from batches with `example`, their numbers; -1 is none."""
     predictions: dict[str, list] = {}
     for batch in batches:
         examples = batch.pop("example")

@@ -6,7 +6,7 @@ calls the model and `loss` on each micro-batch, and sums the losses.
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import Mapping
 
 import tensorflow as tf
 
@@ -21,7 +21,6 @@ class Objective:
 
     Attributes:
       model: it is called with a batch and returns a dict of outputs.
-      metrics: Keras metrics, which each evaluation resets; empty if scores come from predictions.
       compared_output: the output that the loss reads, if it compares the rows of a micro-batch with each other. Then a
         micro-batch is not split into parts, and has the rows of all replicas. "" if the losses of parts add up.
       compares_batch: whether the loss compares the rows of all micro-batches of a step.
@@ -29,7 +28,6 @@ class Objective:
         is the value that stands for padding; None for an output with one value, or one vector, per example.
     """
 
-    metrics: Sequence[keras.metrics.Metric] = ()
     compared_output: str = ""
     compares_batch: bool = False
     TEACHER_OUTPUTS: Mapping[str, float | None] = {}
@@ -48,12 +46,8 @@ class Objective:
         """
         raise NotImplementedError
 
-    def update_metrics(self, batch: Batch, outputs: Tensors) -> None:
-        """Adds a batch of an evaluation to the metrics, if these are means over batches (pre-training)."""
-        raise NotImplementedError
-
-    def predictions(self, outputs: Tensors) -> Tensors:
-        """The tensors from which scores are computed (GLUE, SQuAD, RACE), by name, [batch, ...]."""
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
+        """The tensors from which scores are computed, by name, [batch, ...]. A batch of an export has no labels."""
         raise NotImplementedError
 
     def teacher_loss(

@@ -5,11 +5,9 @@ Weights that a fine-tuning run does not train (--trainable) have no gradients an
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 from types import MappingProxyType
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Callable, Mapping
 
 import tensorflow as tf
 from absl import logging
@@ -19,18 +17,13 @@ from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_variable
 from albert_tf.modeling.layers import ReleaseLayer, release_name
 from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
-from albert_tf.training.callbacks import Curves, EndOnSignal, Progress, Saving, SkippedSteps
-from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import ALL, HEAD, LAST, Devices, FineTuningTraining, Schedule, Training
-from albert_tf.training.evaluation import Evaluator, logged_names
+from albert_tf.training.evaluation import logged_names
 from albert_tf.training.objective import Objective
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.strategy import create_strategy, distributed, is_chief, jax_strategy, values_of_all
+from albert_tf.training.strategy import create_strategy, jax_strategy
 from albert_tf.training.trainer import Trainer, divide_threads, parts_of
 from albert_tf.utils import imports
-from albert_tf.utils.files import is_remote, make_directory
-from albert_tf.utils.outputs import used_alone
-from albert_tf.utils.processes import announcing
 from albert_tf.utils.progress import count_of
 from albert_tf.weights.model_card import CARD, write_model_card
 from albert_tf.weights.runs import saved_step
@@ -108,115 +101,6 @@ def steps_per_execution(
         return 1
     most = min(iterations_per_loop, save_checkpoints_steps)
     return next(steps for steps in range(most, 0, -1) if save_checkpoints_steps % steps == 0)
-
-
-@contextlib.contextmanager
-def training_in(directories: Iterable[str], strategy: tf.distribute.Strategy, do_train: bool) -> Iterator[None]:
-    """A block in which no other process may train in these directories; evaluations may run beside it.
-
-    Raises ValueError, before a file is written, if another training uses a directory.
-    """
-    with contextlib.ExitStack() as stack:
-        for directory in directories if do_train and is_chief(strategy) else ():
-            stack.enter_context(used_alone(directory, "training"))
-        yield
-
-
-def train(
-    trainer: Trainer,
-    checkpoints: Checkpoints,
-    batches_from: Callable[[int], Callable],
-    training: Training,
-    schedule: Schedule,
-    strategy: tf.distribute.Strategy,
-    evaluator: Evaluator | None = None,
-    before_steps: Callable[[], None] = lambda: None,
-    evaluates_first: bool = False,
-    lengths: Sequence[int] = (),
-) -> bool:
-    """Trains to num_train_steps from the latest checkpoint in the directory of `checkpoints`. False if all was done.
-
-    Args:
-      batches_from: function of the first step. It returns a function of an InputContext, which returns the batches.
-      evaluator: called with the step after each save.
-      before_steps: writes files that describe the run. The chief calls it, if there are steps to take.
-      evaluates_first: whether the initial weights can do the task: they are evaluated as step 0.
-      lengths: the length of each step's batch, [num_train_steps]; empty if all have one.
-    """
-    first_step = _restored_step(checkpoints, strategy)
-    if first_step and evaluator is not None and not evaluator.has_evaluated(first_step):
-        evaluator(first_step)  # the run ended after saving and before the evaluation
-    finished = _why_finished(first_step, schedule.num_train_steps)
-    if finished:
-        logging.info("nothing to train: %s in %s; to train with other flags or data, use another --output_dir",
-                     finished, checkpoints.directory)
-    else:
-        writes = is_chief(strategy)
-        if writes:
-            before_steps()
-        if evaluates_first and not first_step and evaluator is not None and not evaluator.has_evaluated(0):
-            evaluator(0)
-        batches = distributed(strategy, batches_from(first_step))
-        _take_steps(trainer, batches, checkpoints, training.train_batch_size, schedule, evaluator, first_step, writes,
-                    lengths)
-    if evaluator is not None:
-        evaluator.log_best()
-    return not finished
-
-
-def _restored_step(checkpoints: Checkpoints, strategy: tf.distribute.Strategy) -> int:
-    """Restores the latest checkpoint. Returns its step, 0 for none."""
-    first_step = checkpoints.restore_latest()
-    first_steps = sorted(set(values_of_all(strategy, first_step)))
-    if len(first_steps) > 1:
-        raise ValueError(f"the latest checkpoint in {checkpoints.directory} has step {first_steps[0]} on one worker "
-                         f"and step {first_steps[-1]} on another: all workers must share --output_dir")
-    return first_step
-
-
-def _why_finished(step: int, last_step: int) -> str | None:
-    """The reason why a run ends at a step; None if it continues."""
-    if step > last_step:
-        return f"step {step} is done, after the last requested step {last_step},"
-    return f"step {step} of {last_step} is done" if step == last_step else None
-
-
-def _take_steps(trainer: Trainer, batches: Iterable, checkpoints: Checkpoints, batch_size: int, schedule: Schedule,
-                evaluator: Evaluator | None, first_step: int, writes: bool, lengths: Sequence[int]) -> None:
-    """Trains to the last step, with the callbacks of a run."""
-    last_step, output_dir = schedule.num_train_steps, checkpoints.directory
-    if writes:
-        make_directory(output_dir)
-
-    def write(step: int) -> None:
-        if writes and not is_remote(output_dir) and not os.path.isdir(output_dir):
-            raise FileNotFoundError(errno.ENOENT, "the folder was removed during the training", output_dir)
-        checkpoints.save(step)
-
-    def evaluate(step: int) -> None:
-        assert evaluator is not None
-        with end_on_signal.saved(step):
-            evaluator(step)
-
-    saving = Saving(first_step, last_step, schedule.save_checkpoints_steps, write, evaluate if evaluator else None)
-    strategy: Any = trainer.distribute_strategy
-    agree = devices.is_jax(strategy) and strategy.has_several_processes
-    end_on_signal = EndOnSignal(first_step, saving.save, writes, strategy.largest_of_all if agree else None)
-    callbacks = [SkippedSteps(first_step), saving, end_on_signal]
-    if writes:
-        callbacks += [Progress(first_step, last_step, batch_size, saving, lengths),
-                      Curves(first_step, last_step, os.path.join(output_dir, "train"))]
-    with announcing("the run ends after this step, which is saved"), end_on_signal, saving:
-        logging.info("training from step %d to %d%s; saved%s every %s; the first step of each length is slow: it "
-                     "is compiled", first_step, last_step,
-                     f", continuing {output_dir} and not other weights" if first_step else "",
-                     " and evaluated" if evaluator else "", count_of(schedule.save_checkpoints_steps, "step"))
-        trainer.fit(batches, steps_per_epoch=last_step - first_step, verbose=0, callbacks=callbacks)
-    step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
-    # Keras' fit interprets every OutOfRangeError as the end of the data, and returns.
-    if step < last_step and not trainer.stop_training:
-        raise ValueError(f"training ended at step {step} of {last_step}, since its data ended unexpectedly. Start the "
-                         "run again: it continues from its latest checkpoint")
 
 
 def restrict_training(model: keras.Model, training: FineTuningTraining) -> None:

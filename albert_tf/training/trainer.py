@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -104,7 +104,7 @@ _OUTPUT_GRADIENT = "output_gradient"
 
 
 class Trainer(keras.Model):
-    """Trains and evaluates an objective's model with Keras' fit and evaluate.
+    """Trains an objective's model with Keras' fit.
 
     Args:
       random_seed: seed of dropout. Its masks also depend on step, micro-batch and replica.
@@ -122,8 +122,7 @@ class Trainer(keras.Model):
       trainer.fit(batches)
     """
 
-    train_function: Any  # an attribute of Keras models, as is test_function
-    test_function: Any
+    train_function: Any  # an attribute of Keras models
 
     def __init__(self, objective: Objective, random_seed: int = 0, gradient_accumulation_steps: int = 1,
                  jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False,
@@ -143,7 +142,6 @@ class Trainer(keras.Model):
             # TensorFlow optimizes one graph for all parts. This takes 1.4 of 9 seconds off the first step.
             experimental_attributes={"_noinline": True} if parts > 1 else None)
         self._compared = tf.function(self._compared_output, autograph=False, jit_compile=jit_compile or None)
-        self._outputs = tf.function(lambda batch: self.model(batch, training=False), autograph=False)
         self._jit_compile, self._shapes_vary, self._parts = jit_compile, shapes_vary, parts
         self._rows_vary = rows_vary
         self.loss_scale = LossScale() if loss_scaling else None
@@ -166,14 +164,6 @@ class Trainer(keras.Model):
                                              self._jit_compile or self._rows_vary)
         return self.train_function
 
-    def make_test_function(self, force: bool = False) -> Callable[[Iterator], Any]:
-        """The same as in Keras, and for jax."""
-        if not devices.is_jax(self.distribute_strategy):
-            return super().make_test_function(force)
-        if self.test_function is None or force:
-            self.test_function = self.distribute_strategy.on_batches(self._test_on_replicas)
-        return self.test_function
-
     def snapshot(self) -> Callable[[], None]:
         """A function that copies the present variables from jax to TensorFlow; steps can run meanwhile."""
         if self.train_function is None or not devices.is_jax(self.distribute_strategy):
@@ -186,19 +176,8 @@ class Trainer(keras.Model):
 
     @property
     def metrics(self) -> Sequence[keras.metrics.Metric]:
-        """The objective's metrics."""
-        return self.objective.metrics
-
-    def evaluate(self, batches: Iterable, steps: int, **arguments: Any) -> Any:
-        """The same as in Keras, for exactly `steps` batches."""
-        counter = _BatchCounter()
-        results = super().evaluate(batches, steps=steps, callbacks=[counter], **arguments)
-        if devices.is_jax(self.distribute_strategy):
-            self.test_function.snapshot()()  # the metrics
-        if counter.count < steps:  # Keras interprets every OutOfRangeError as the end of the data
-            raise ValueError(f"evaluation ended after {counter.count} of {steps} batches: the data has changed since "
-                             "the run started")
-        return results
+        """None: the losses of a step are its logs."""
+        return ()
 
     def train_step(self, batch: Batch) -> Tensors:
         """Updates the weights once. Returns the losses, learning rate, gradient norm and number of skipped steps."""
@@ -220,18 +199,6 @@ class Trainer(keras.Model):
         logs = strategy.run(self.train_step, (batch,))
         self._train_counter.assign_add(1)
         return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
-
-    def _test_on_replicas(self, batch: Batch) -> Tensors:
-        self.distribute_strategy.run(self.test_step, (batch,))
-        for metric in self.metrics:  # in mixed precision, a graph does not list variables that are only assigned
-            for variable in metric.variables:
-                variable.read_value()
-        return dict(batches=self._test_counter.assign_add(1))  # the device computes it, so the host can wait for it
-
-    def test_step(self, batch: Batch) -> Tensors:
-        """Adds a batch to the objective's metrics."""
-        self.objective.update_metrics(batch, in_parts(self._outputs, batch, self._parts))
-        return {}
 
     def _accumulated(self, batch: Batch, denominators: Tensors, replica_id: tf.Tensor) -> GradientsAndLosses:
         """The gradients and losses, summed over the micro-batches."""
@@ -343,15 +310,6 @@ class Trainer(keras.Model):
         if self.loss_scale is not None:
             self.loss_scale.update(finite)
         return self.skipped_steps.read_value()
-
-
-class _BatchCounter(keras.callbacks.Callback):
-    """Counts the batches of an evaluation."""
-
-    count = 0
-
-    def on_test_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        self.count = batch + 1
 
 
 class LossScale(tf.Module):

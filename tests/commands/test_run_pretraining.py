@@ -141,7 +141,7 @@ def test_evaluation_alone_uses_the_newest_valid_checkpoint(runs, finished, sessi
     os.truncate(finished[1] / "model.ckpt-9.index", 50)
     printed = session.run(output_dir=finished[1], do_train=False, do_eval=True, max_seq_length=None,
                           max_predictions_per_seq=None, eval_input_file=runs.folder / "dev.tfrecord")
-    assert "model.ckpt-9 is truncated or changed" in printed and "step 12:" in printed
+    assert "model.ckpt-9 cannot be read as a checkpoint" in printed and "step 12:" in printed
     results = results_of(finished[1])
     assert set(results) == RELEASE_KEYS
     check_results(results, finished[1] / "model.ckpt-12", runs.folder / "dev.tfrecord")

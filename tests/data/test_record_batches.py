@@ -7,8 +7,8 @@ import tensorflow as tf
 from albert_tf.data.batching import (
     counted,
     endless_batches,
-    evaluation_record_batches,
     naming_changed_files,
+    records_to_evaluate,
     training_record_batches,
 )
 from albert_tf.data.records import RecordFile, check_records, record_writer
@@ -70,16 +70,22 @@ def test_a_batch_that_replicas_cannot_share_is_refused(files):
 
 
 def test_evaluation_reads_each_record_once_and_marks_the_padding_of_the_last_batch(files):
-    found = list(evaluation_record_batches(files, parse, 4, WHOLE).as_numpy_iterator())
-    assert len(found) == 6 and all(len(batch["record"]) == 4 for batch in found)
-    records = np.concatenate([batch["record"] for batch in found])
-    real = np.concatenate([batch["is_real_example"] for batch in found])
-    assert records[real == 1].tolist() == list(range(23)) and real.sum() == 23
+    data = records_to_evaluate(files, parse, 4)
+    found = list(data.batches(WHOLE).as_numpy_iterator())
+    assert len(found) == data.steps == 6 and all(len(batch["record"]) == 4 for batch in found) and data.size == 23
+    records, examples = (np.concatenate([batch[name] for batch in found]) for name in ("record", "example"))
+    assert records[:23].tolist() == list(range(23)) and examples.tolist() == [*range(23), -1]
+
+
+def test_an_evaluation_may_have_fewer_steps(files):
+    data = records_to_evaluate(files, parse, 4, max_steps=2)
+    examples = [batch["example"].tolist() for batch in data.batches(WHOLE).as_numpy_iterator()]
+    assert (data.size, data.steps, examples) == (8, 2, [[0, 1, 2, 3], [4, 5, 6, 7]])
 
 
 def test_the_end_of_an_iterator_does_not_wait_for_autotuning(files):
     for dataset in (training_record_batches(files, parse, 4, 1, 0, WHOLE),
-                    evaluation_record_batches(files, parse, 4, WHOLE)):
+                    records_to_evaluate(files, parse, 4).batches(WHOLE)):
         assert dataset.options().autotune.enabled is False
 
 

@@ -30,5 +30,5 @@ class SlopeObjective(Objective):
     def loss(self, outputs, batch, denominators):
         return tf.reduce_sum(outputs["y"]) / denominators["examples"], {}
 
-    def update_metrics(self, batch, outputs):
-        pass
+    def predictions(self, outputs, batch):
+        return outputs

@@ -12,6 +12,7 @@ from albert_tf.data.records import check_records
 from albert_tf.modeling import pretrainer as modeling
 from albert_tf.modeling.pretrainer import AlbertPhonemePretrainer
 from albert_tf.pretraining import phoneme_objective
+from albert_tf.pretraining.objective import results
 from albert_tf.pretraining.phoneme_objective import DistilledPhonemeObjective, PhonemeObjective, masked_batch
 from albert_tf.pretraining.phonemes import PhonemeOptions, create_phoneme_records
 from albert_tf.pretraining.reading import open_records
@@ -145,7 +146,7 @@ def trained():
     batch = masked_batch(*(tf.constant(values, tf.int32) for values in (ids, ids > 0, words)),
                          tf.constant(chance, tf.float32), form)
     model = AlbertPhonemePretrainer(CONFIG, num_words=7)
-    return model, dict(batch, is_real_example=tf.constant([1.0, 1.0])), model(batch)
+    return model, batch, model(batch)
 
 
 def word_losses(model, vectors, labels):
@@ -171,8 +172,7 @@ def test_losses_and_metrics_are_those_of_the_definition(trained, predictions):
     total, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))
     assert {name: float(value) for name, value in parts.items()} == pytest.approx(expected, rel=1e-5)
     assert float(total) == pytest.approx(sum(expected.values()), rel=1e-5)
-    objective.update_metrics(batch, outputs)
-    assert objective.results()["word_loss"] == pytest.approx(expected["word_loss"], rel=1e-5)
+    assert results(objective.predictions(outputs, batch))["word_loss"] == pytest.approx(expected["word_loss"], rel=1e-5)
 
 
 @pytest.mark.parametrize("rows", [50, 64, 130])
@@ -228,9 +228,9 @@ def test_a_model_that_always_says_the_most_frequent_word_has_the_accuracy_of_the
     model = AlbertPhonemePretrainer(CONFIG, num_words=made_from["num_words"])
     model.words.bias.assign(tf.one_hot(word, made_from["num_words"]) * 1e3)
     objective = PhonemeObjective(model, predictions)
-    batch = dict(batches(path, seed=1, max_seq_length=12), is_real_example=tf.ones([2]))
-    objective.update_metrics(batch, model(batch))
-    assert objective.results()["word_accuracy"] == pytest.approx(made_from["baselines"][predictions]["word_accuracy"])
+    batch = batches(path, seed=1, max_seq_length=12)
+    found = results(objective.predictions(model(batch), batch))
+    assert found["word_accuracy"] == pytest.approx(made_from["baselines"][predictions]["word_accuracy"])
 
 
 def test_the_words_belong_to_the_set_of_the_records(tmp_path):

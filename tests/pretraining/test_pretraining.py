@@ -10,7 +10,7 @@ from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.examples import MaskingOptions
-from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
+from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective, results
 from albert_tf.pretraining.packed_rows import TEXTS, packed
 
 
@@ -49,28 +49,24 @@ def test_without_an_objective_or_sentence_labels_there_are_only_results_of_the_m
     objective = PretrainingObjective(model=None, has_sentence_loss=False)
     total, parts = objective.loss(outputs, batch, objective.loss_denominators(batch))
     assert list(parts) == ["masked_lm_loss"] and total == parts["masked_lm_loss"]
-    evaluated = dict(batch, is_real_example=tf.ones([4]))
-    objective.update_metrics(evaluated, outputs)
-    found = objective.results()
+    found = results(objective.predictions(outputs, batch))
     assert found.keys() == {"loss", "masked_lm_accuracy", "masked_lm_loss"} and found["loss"] == found["masked_lm_loss"]
     objective = PretrainingObjective(model=None)
-    objective.update_metrics(evaluated, outputs)
-    assert objective.results(has_sentence_labels=False) == pytest.approx(found)
+    assert results(objective.predictions(outputs, batch), has_sentence_labels=False) == pytest.approx(found)
 
 
-def test_evaluation_leaves_out_rows_that_fill_up_a_batch(batch, outputs):
+def test_accuracies_are_shares_of_masked_tokens_and_of_examples(batch, outputs):
     objective = PretrainingObjective(model=None)
     guesses = tf.argmax(outputs["mlm_logits"], axis=-1, output_type=tf.int32).numpy()
     ids = guesses.copy()
     ids[0, 0] += 1  # one of three real masked tokens is wrong
     orders = tf.argmax(outputs["sop_logits"], axis=-1, output_type=tf.int32).numpy()
-    batch = dict(batch, masked_lm_ids=tf.constant(ids % 10), next_sentence_labels=tf.constant(orders[:, None]),
-                 is_real_example=tf.constant([1.0, 1.0, 0.0, 0.0]))
-    objective.update_metrics(batch, outputs)
-    results = objective.results()
-    np.testing.assert_allclose(results["masked_lm_accuracy"], 2 / 3, rtol=1e-6)
-    assert results["sentence_order_accuracy"] == 1.0
-    np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["sentence_order_loss"])
+    batch = dict(batch, masked_lm_ids=tf.constant(ids % 10), next_sentence_labels=tf.constant(orders[:, None]))
+    predictions = objective.predictions(outputs, batch)
+    found = results({name: values[:2] for name, values in predictions.items()})
+    np.testing.assert_allclose(found["masked_lm_accuracy"], 2 / 3, rtol=1e-6)
+    assert found["sentence_order_accuracy"] == 1.0
+    np.testing.assert_allclose(found["loss"], found["masked_lm_loss"] + found["sentence_order_loss"])
 
 
 COMMON = dict(vocab_size=30, embedding_size=8, intermediate_size=16, max_position_embeddings=8, initializer_range=0.4,
@@ -126,10 +122,8 @@ def values_of(objective, batch):
         outputs = objective.model(dict(batch, dropout_seed=tf.constant([1, 2])), training=True)
         total, losses = objective.loss(outputs, batch, objective.loss_denominators(batch))
     gradients = tape.gradient(total, objective.model.trainable_variables)
-    for metric in objective.metrics:
-        metric.reset_state()
-    objective.update_metrics(batch, outputs)
-    return losses, [tf.convert_to_tensor(gradient) for gradient in gradients], objective.results()
+    gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    return losses, gradients, results(objective.predictions(outputs, batch))
 
 
 @pytest.mark.parametrize("has_teacher, length", [(False, 1), (True, 3)])

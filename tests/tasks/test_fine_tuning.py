@@ -13,14 +13,16 @@ from tiny import TINY_TEXT
 
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
+from albert_tf.data.batching import table_to_evaluate
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.tasks import fine_tuning
 from albert_tf.tasks.classification.task import ClassificationObjective
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.task import Setup, Task, TrainedModels
+from albert_tf.training import loop
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule
-from albert_tf.training.evaluation import Predictor
+from albert_tf.training.evaluation import Predictor, mean_of
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.choice import ChosenModel
@@ -55,8 +57,8 @@ def eagerly():
 @pytest.fixture(autouse=True)
 def no_descriptions(monkeypatch):
     """Neither settings nor cards are written."""
-    for name in ("write_run_settings", "write_run_card"):
-        monkeypatch.setattr(fine_tuning, name, lambda *arguments: None)
+    for name in ("write_settings", "write_run_card"):
+        monkeypatch.setattr(loop, name, lambda *arguments: None)
 
 
 def new_objective(config=CONFIG):
@@ -64,10 +66,10 @@ def new_objective(config=CONFIG):
 
 
 class AnyTask(Task):
-    """A task whose tables the test gives."""
+    """A task whose tables and scores the test gives."""
 
-    best_metric, buckets = "accuracy", BUCKETS
-    objective = training_table = evaluation = predictions = None
+    best_metric, buckets, vocabulary = "accuracy", BUCKETS, None
+    objective = training_table = dev_tables = predictions = score = None
 
     def __init__(self, options, strategy, schedule, objective, buckets):
         path = options.source.init_path
@@ -75,11 +77,19 @@ class AnyTask(Task):
         super().__init__(options, Setup(model, strategy, None, MAX_SEQ_LENGTH, None))
         self.buckets, self.objective, self.schedule, self.trained = buckets, objective, schedule, TrainedModels(self)
 
-    def train(self, table, evaluate=None):
-        fine_tuning.train_runs(self, fine_tuning.runs_of(self.options), table, self.schedule, evaluate)
+    def train(self, table, score=None):
+        self.training_set = table, self.schedule
+        fine_tuning.train_runs(self, fine_tuning.runs_of(self.options), self.dev_sets_of(score))
 
-    def evaluate_runs(self, evaluate):
-        fine_tuning.evaluate_runs(self, self.trained, evaluate)
+    def evaluate_runs(self, score):
+        fine_tuning.evaluate_runs(self, self.trained, self.dev_sets_of(score))
+
+    def dev_sets_of(self, score):
+        self.score = score
+        return [self.batches_of(getattr(score, "table", None), 8)] if score else []
+
+    def predict(self, table):
+        return self.trained.predict(self.batches_of(table, 8))
 
 
 def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKETS, objective=new_objective,
@@ -92,21 +102,21 @@ def finetuning(strategy, output_dir, steps=6, every=2, seeds=(1,), buckets=BUCKE
 
 
 def accuracy_on(examples):
-    """An evaluation: the share of right answers of the mean of the predictions."""
+    """A score: the share of right answers of the mean of the predictions."""
     labels = examples.scalars["label_ids"].numpy()
 
-    def evaluate(predict):
-        predictions = predict(examples)
-        probabilities = np.mean([of_one["probabilities"] for of_one in predictions], axis=0)
-        return dict(accuracy=float(np.mean(probabilities.argmax(axis=1) == labels)), loss=0.0, sets=len(predictions))
+    def score(predictions):
+        probabilities = mean_of(predictions[0], "probabilities")
+        return dict(accuracy=float(np.mean(probabilities.argmax(axis=1) == labels)), loss=0.0, sets=len(predictions[0]))
 
-    return evaluate
+    score.table = examples
+    return score
 
 
 def scripted(values):
-    """An evaluation that returns these values, one after the other."""
+    """A score: these values, one after the other."""
     values = iter(values)
-    return lambda predict: dict(accuracy=next(values), loss=0.0)
+    return lambda predictions: dict(accuracy=next(values), loss=0.0)
 
 
 def results(directory):
@@ -122,9 +132,13 @@ def test_predictions_are_in_the_tables_order_and_do_not_depend_on_padding_or_rep
     with mirrored.scope():
         task = new_objective()
     examples = tables[1]
-    short = Predictor(task.model, task.predictions, strategy, 4, BUCKETS)(examples)["probabilities"]
-    padded = Predictor(task.model, task.predictions, strategy, 8, (MAX_SEQ_LENGTH,))(examples)["probabilities"]
-    on_two = Predictor(task.model, task.predictions, mirrored, 4, BUCKETS)(examples)["probabilities"]
+
+    def predict(where, batch_size, buckets):
+        return Predictor(task.model, task.predictions, where)(table_to_evaluate(examples, batch_size, buckets))
+
+    short = predict(strategy, 4, BUCKETS)["probabilities"]
+    padded = predict(strategy, 8, (MAX_SEQ_LENGTH,))["probabilities"]
+    on_two = predict(mirrored, 4, BUCKETS)["probabilities"]
     batch = examples.batch(tf.range(21, dtype=tf.int64), tf.constant(MAX_SEQ_LENGTH))
     expected = tf.nn.softmax(task.model(batch)["logits"]).numpy()
     for found in (short, padded, on_two):
@@ -148,7 +162,8 @@ def test_initial_weights_that_can_do_the_task_are_evaluated_first_and_may_be_the
     assert [(row["global_step"], row["accuracy"]) for row in history(later)] == [(0, 0.7), (2, 0.5)]
     assert (later / "best_trial.txt").read_text() == "2:0:0.7\n" and results(later)["global_step"] == 0
     assert "no step was better than the initial weights" in caplog.text
-    best, first = (run.trained.predictions_of(str(folder), tables[1], 8) for folder in (later, tmp_path / "first"))
+    best, first = (run.trained.load(str(folder)).predictor(run.batches_of(tables[1], 8))
+                   for folder in (later, tmp_path / "first"))
     np.testing.assert_array_equal(best["probabilities"], first["probabilities"])
     train(4, [0.8])  # a run that continues does not evaluate them again
     assert [row["global_step"] for row in history(later)] == [0, 2, 4] and results(later)["global_step"] == 4
@@ -158,11 +173,11 @@ def test_initial_weights_that_can_do_the_task_are_evaluated_first_and_may_be_the
 def test_a_run_that_ended_after_its_first_evaluation_starts_again_and_keeps_it(tables, strategy, tmp_path):
     finetuning(strategy, tmp_path / "first", steps=2).train(tables[0], scripted([0.6]))
 
-    def train(evaluate):
+    def train(score):
         run = finetuning(strategy, tmp_path / "run", steps=2, init_checkpoint=str(tmp_path / "first"))
-        run.train(tables[0], evaluate)
+        run.train(tables[0], score)
 
-    def stopped(predict):
+    def stopped(predictions):
         if (tmp_path / "run/model.ckpt-best.index").exists():
             raise KeyboardInterrupt
         return dict(accuracy=0.9, loss=0.0)
@@ -228,7 +243,7 @@ def test_a_checkpoint_that_was_not_fine_tuned_does_not_predict(golden, strategy,
     run = finetuning(strategy, tmp_path, init_checkpoint=str(golden / "model_a" / "model.ckpt-best"),
                      objective=lambda _: ClassificationObjective(AlbertClassifier(config, 2)))
     with pytest.raises(ValueError, match=r"was not fine-tuned for this task: it has no output_weights, output_bias"):
-        run.trained.predict(tables[1])
+        run.predict(tables[1])
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -242,10 +257,10 @@ def test_a_run_that_continues_or_predicts_does_not_load_the_initial_checkpoint(s
         use(finetuning(strategy, tmp_path / "run", every=1, init_checkpoint=released, **options))
         return caplog.text
 
-    evaluate = accuracy_on(tables[1])
-    assert f"{released}: " in run(lambda run: run.train(tables[0], evaluate), steps=1)
-    for use in (lambda run: run.train(tables[0], evaluate), lambda run: run.evaluate_runs(evaluate),
-                lambda run: run.trained.predict(tables[1])):
+    score = accuracy_on(tables[1])
+    assert f"{released}: " in run(lambda run: run.train(tables[0], score), steps=1)
+    for use in (lambda run: run.train(tables[0], score), lambda run: run.evaluate_runs(score),
+                lambda run: run.predict(tables[1])):
         printed = run(use, steps=2)
         assert released not in printed and "new, random" not in printed
 
@@ -267,8 +282,9 @@ def test_each_bucket_compiles_with_xla_in_training_and_prediction(tables, strate
         np.testing.assert_allclose(compiled["loss"], plain["loss"], rtol=1e-4)
         np.testing.assert_allclose(compiled["gradient_norm"], plain["gradient_norm"], rtol=1e-3)
     trainer = trainers[1]
-    found = Predictor(trainer.model, trainer.objective.predictions, strategy, 4, BUCKETS, jit_compile=True)(tables[1])
-    plain = Predictor(trainer.model, trainer.objective.predictions, strategy, 4, BUCKETS)(tables[1])
+    data = table_to_evaluate(tables[1], 4, BUCKETS)
+    found = Predictor(trainer.model, trainer.objective.predictions, strategy, jit_compile=True)(data)
+    plain = Predictor(trainer.model, trainer.objective.predictions, strategy)(data)
     np.testing.assert_allclose(np.stack(found["probabilities"]), np.stack(plain["probabilities"]), atol=1e-5)
 
 

@@ -10,28 +10,50 @@ import tensorflow as tf
 from slope import SlopeObjective
 
 from albert_tf.config import AlbertConfig
+from albert_tf.data.batching import EvaluationData
+from albert_tf.training import loop
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule, Training
-from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.run import new_trainer, steps_per_execution, train
-from albert_tf.training.trainer import Trainer
+from albert_tf.training.evaluation import Predictor
+from albert_tf.training.loop import Task, TrainingData, run
+from albert_tf.training.run import new_trainer, steps_per_execution
+from albert_tf.weights.choice import ChosenModel
 from albert_tf.weights.runs import numbered
 
 CONFIG = AlbertConfig(vocab_size=10)
 
 
+class SlopeTask(Task):
+    dev_sets = score = None
+
+    def __init__(self, batches):
+        super().__init__(ChosenModel(CONFIG, do_train=True), tf.distribute.OneDeviceStrategy("CPU:0"),
+                         Training(train_batch_size=2, learning_rate=0.1), Devices(cpu_parts=1))
+        self.batches = batches
+
+    def objective(self, config):
+        return SlopeObjective()
+
+    def settings(self, model):
+        return None
+
+    def training_data(self, seed):
+        def batches_from(first_step):
+            return lambda context: tf.data.Dataset.from_tensors(dict(x=tf.ones([2]))).repeat(self.batches)
+
+        return TrainingData(Schedule(4, save_checkpoints_steps=2), batches_from)
+
+
+@pytest.fixture(autouse=True)
+def no_descriptions(monkeypatch):
+    """Neither settings nor cards are written."""
+    for name in ("write_settings", "write_run_card"):
+        monkeypatch.setattr(loop, name, lambda *arguments: None)
+
+
 def train_to_step_4(folder, batches=6):
     """Trains, on data of so many batches, and saves every two steps."""
-    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    with strategy.scope():
-        trainer = Trainer(SlopeObjective())
-        trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=4, num_warmup_steps=0))
-
-    def batches_from(first_step):
-        return lambda context: tf.data.Dataset.from_tensors(dict(x=tf.ones([2]))).repeat(batches)
-
-    train(trainer, Checkpoints(str(folder), trainer, CONFIG), batches_from, Training(train_batch_size=2),
-          Schedule(4, save_checkpoints_steps=2), strategy)
+    run(SlopeTask(batches), str(folder), seed=1)
 
 
 @contextlib.contextmanager
@@ -77,18 +99,18 @@ def test_data_that_ends_before_the_last_step_is_an_error(tmp_path):
 
 def test_workers_that_do_not_share_the_directory_are_an_error(tmp_path, monkeypatch):
     train_to_step_4(tmp_path)
-    monkeypatch.setattr("albert_tf.training.run.values_of_all", lambda strategy, step: [step, 0])
+    monkeypatch.setattr("albert_tf.training.loop.values_of_all", lambda strategy, step: [step, 0])
     with pytest.raises(ValueError, match="has step 0 on one worker and step 4 on another: all workers must share"):
         train_to_step_4(tmp_path)
 
 
 def test_an_evaluation_without_all_of_its_batches_is_an_error():
-    trainer = Trainer(SlopeObjective())
-    trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=4, num_warmup_steps=0))
-    batches = tf.data.Dataset.from_tensors(dict(x=tf.ones([2]))).repeat(3)
-    trainer.evaluate(batches, steps=3, verbose=0)
+    objective = SlopeObjective()
+    predictor = Predictor(objective.model, objective.predictions, tf.distribute.get_strategy())
+    batches = tf.data.Dataset.from_tensors(dict(x=tf.ones([2]), example=tf.constant([0, -1]))).repeat(3)
+    assert predictor(EvaluationData(1, 3, lambda context: batches)) == dict(y=[1.0])
     with pytest.raises(ValueError, match="^evaluation ended after 3 of 4 batches"):
-        trainer.evaluate(batches, steps=4, verbose=0)
+        predictor(EvaluationData(1, 4, lambda context: batches))
 
 
 @pytest.mark.parametrize("save_checkpoints_steps, expected", [

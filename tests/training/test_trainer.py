@@ -8,7 +8,7 @@ from slope import SlopeObjective
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.pretrainer import AlbertPretrainer
-from albert_tf.pretraining.objective import PretrainingObjective
+from albert_tf.pretraining.objective import PretrainingObjective, results
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import LossScale, Trainer, on_batches
@@ -202,9 +202,9 @@ def test_the_whole_step_compiles_at_each_static_length(initial, seq, gradient_ac
         token_boundary=np.ones([4, seq]), masked_lm_positions=rng.integers(1, seq, [4, 4]),
         masked_lm_ids=rng.integers(5, 60, [4, 4]), next_sentence_labels=np.ones([4, 1]))
     batch = {name: tf.constant(values, tf.int32) for name, values in batch.items()}
-    batch.update(masked_lm_weights=tf.ones([4, 4]), is_real_example=tf.ones([4]))
-    tf.function(trainer.test_step, jit_compile=True)(batch)
-    evaluated = trainer.objective.results()["loss"]
+    batch.update(masked_lm_weights=tf.ones([4, 4]))
+    evaluated = results(tf.function(lambda: trainer.objective.predictions(trainer.model(batch), batch),
+                                    jit_compile=True)())["loss"]
     trained = tf.function(trainer.train_step, jit_compile=True)(batch)
     np.testing.assert_allclose(trained["loss"], evaluated, atol=1e-4)
     assert trainer.optimizer.iterations == 1

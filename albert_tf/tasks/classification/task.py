@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Iterator, Self
+from typing import Iterator, Self, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -30,15 +30,7 @@ from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict, TrainedModels, check_labels
 from albert_tf.text.packing import WindowOptions
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import (
-    Evaluate,
-    Predict,
-    Predictions,
-    format_results,
-    mean_of,
-    report_predicted,
-    write_results,
-)
+from albert_tf.training.evaluation import Predictions, format_results, mean_of, report_predicted, write_results
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.training.teacher import StoredTeacher, Teacher
@@ -117,7 +109,7 @@ class ClassificationObjective(Objective):
             losses = divergence(expected, logits, temperature)  # [batch]
         return tf.reduce_sum(losses) / denominators["examples"]
 
-    def predictions(self, outputs: Tensors) -> Tensors:
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
         """probabilities and logits, float32 [batch, labels]; for regression both are the score, [batch, 1]."""
         logits, model = outputs["logits"], self.model
         if self._is_regression:
@@ -227,22 +219,22 @@ class TextClassification(Task):
             cache, self.format, options.data_dir, "train", teacher.row_length(self.setup.max_seq_length),
             WindowOptions(settings.max_windows, settings.doc_stride)))
 
-    def evaluation(self) -> Evaluate:
-        formats = with_companions(self.format, self.options.data_dir, "dev")
-        dev_sets = [(format, self._table(format, "dev")) for format in formats]
+    def dev_tables(self) -> list[FeatureTable | None]:
+        return [table for _, table in self._dev_sets]
 
-        def evaluate(predict: Predict) -> dict[str, float]:
-            results = {}
-            for format, table in dev_sets:
-                label_ids = table.scalars["label_ids"].numpy()
-                predictions = predict(table)
-                scores = glue_metrics.evaluate(format, mean_of(predictions, "probabilities"), label_ids,
-                                               self._calibration.thresholds)
-                prefix = "" if format is self.format else f"{format.name}/"
-                results.update({prefix + name: value for name, value in scores.items()})
-            return results
+    @functools.cached_property
+    def _dev_sets(self) -> list[tuple[TableFormat, FeatureTable]]:
+        return [(format, self._table(format, "dev"))
+                for format in with_companions(self.format, self.options.data_dir, "dev")]
 
-        return evaluate
+    def score(self, predictions: Sequence[Predictions]) -> dict[str, float]:
+        results = {}
+        for (format, table), of_table in zip(self._dev_sets, predictions):
+            scores = glue_metrics.evaluate(format, mean_of(of_table, "probabilities"),
+                                           table.scalars["label_ids"].numpy(), self._calibration.thresholds)
+            prefix = "" if format is self.format else f"{format.name}/"
+            results.update({prefix + name: value for name, value in scores.items()})
+        return results
 
     def after_training(self, trained: TrainedModels) -> None:
         options = self.options
@@ -262,7 +254,8 @@ class TextClassification(Task):
             raise ValueError(f"--calibrate needs a run in --output_dir={self.options.output_dir}, where the result is "
                              "stored: train it with --do_train")
         table = self._table(self.format, "dev")
-        calibration, results = fitted(self.format, mean_of(trained.predict(table), "logits"),
+        calibration, results = fitted(self.format, mean_of(
+            trained.predict(self.batches_of(table, self.options.predict_batch_size)), "logits"),
                                       table.scalars["label_ids"].numpy())
         logging.info("calibration on %s: %s", count_of(len(table), "dev example"), format_results(results))
         if is_chief(self.setup.strategy):
@@ -314,7 +307,7 @@ class TextClassification(Task):
                              self.windows)
 
     def _write(self, format: TableFormat, label_ids: np.ndarray | None, suffix: str, predictions: Predictions,
-               checkpoint: Checkpoint) -> None:
+               trained: TrainedModels) -> None:
         """Writes the answers to --predict_split to files with a suffix, and their scores if they are known."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = read_examples(format, options.data_dir, options.predict_split)
@@ -326,10 +319,10 @@ class TextClassification(Task):
         count = count_of(len(guids), f"{options.predict_split} example")
         logging.info("%s: %s predicted: %s", format.name, count, path)
         if label_ids is not None:
-            self._score(format, label_ids, suffix, probabilities, checkpoint)
+            self._score(format, label_ids, suffix, probabilities, trained.checkpoint().step)
 
     def _score(self, format: TableFormat, label_ids: np.ndarray, suffix: str, probabilities: np.ndarray,
-               checkpoint: Checkpoint) -> None:
+               step: int) -> None:
         """Writes the scores of predictions and, with one label per text, the confusion matrix."""
         options, thresholds = self.options, self._calibration.thresholds
         scores = glue_metrics.evaluate(format, probabilities, label_ids, thresholds)
@@ -340,7 +333,7 @@ class TextClassification(Task):
             if not format.multi_label:
                 counts = glue_metrics.confusion_matrix(label_ids, predicted, format.num_labels)
                 write_confusion(options.output_dir, counts, format.labels, suffix, options.predict_split)
-        report_predicted(options.output_dir, scores, checkpoint.step, suffix)
+        report_predicted(options.output_dir, scores, step, suffix)
 
 
 def _stored(settings: Settings) -> Calibration:

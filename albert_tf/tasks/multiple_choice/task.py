@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from typing import Iterator, Self
+from typing import Iterator, Self, Sequence
 
 from absl import logging
 
@@ -19,8 +19,8 @@ from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, feature_table, file_name, read_split
-from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, check_num_labels
-from albert_tf.training.evaluation import Evaluate, Predictions, mean_of, report_predicted
+from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, TrainedModels, check_num_labels
+from albert_tf.training.evaluation import Predictions, mean_of, report_predicted
 from albert_tf.utils.outputs import local_copy
 from albert_tf.utils.progress import count_of
 
@@ -67,9 +67,11 @@ class MultipleChoice(Task):
         for example in self.examples(split):
             yield from (example.context, example.question, *example.options)
 
-    def evaluation(self) -> Evaluate:
-        table = self._table("dev", self.options.eval_file)
-        return lambda predict: evaluate(self.examples("dev"), mean_of(predict(table), "probabilities"))
+    def dev_tables(self) -> list[FeatureTable | None]:
+        return [self._table("dev", self.options.eval_file)]
+
+    def score(self, predictions: Sequence[Predictions]) -> dict[str, float]:
+        return evaluate(self.examples("dev"), mean_of(predictions[0], "probabilities"))
 
     def predictions(self) -> Iterator[ToPredict]:
         yield self._table(self.options.predict_split, self.options.predict_file), self._write
@@ -81,7 +83,7 @@ class MultipleChoice(Task):
         return feature_table(self.setup.cache, self.examples(split), f"{self.options.data_format}_{split}",
                              self.setup.max_seq_length, self.max_qa_length, path)
 
-    def _write(self, predictions: Predictions, checkpoint: Checkpoint) -> None:
+    def _write(self, predictions: Predictions, trained: TrainedModels) -> None:
         """Writes the answers to --predict_split and, if it has labels, their scores with the checkpoint's step."""
         options, probabilities = self.options, mean_of(predictions, "probabilities")
         examples = self.examples(options.predict_split)
@@ -89,4 +91,4 @@ class MultipleChoice(Task):
         logging.info("%s of %s answered in %s", count_of(len(examples), "question"), options.predict_split,
                      options.output_dir)
         if all(example.label is not None for example in examples):
-            report_predicted(options.output_dir, evaluate(examples, probabilities), checkpoint.step)
+            report_predicted(options.output_dir, evaluate(examples, probabilities), trained.checkpoint().step)

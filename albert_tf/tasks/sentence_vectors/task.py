@@ -32,8 +32,8 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_single_texts,
 )
 from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder, projection, prompted, text_vectors
-from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict
-from albert_tf.training.evaluation import Evaluate, Predict, Predictions, mean_of, report_predicted
+from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict, TrainedModels
+from albert_tf.training.evaluation import Predictions, mean_of, report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.teacher import StoredTeacher, Teacher
@@ -99,7 +99,7 @@ class SentenceVectorObjective(Objective):
         distances = [self._summed(_distance, each, teacher["sentence_embedding"]) for each in vectors]
         return tf.add_n(distances) / len(distances) / denominators["examples"]
 
-    def predictions(self, outputs: Tensors) -> Tensors:
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
         """The cosine of the two texts of each row, float32 [batch].
 
         cosine_N is the same for vectors of N dimensions, for each of matryoshka_dims.
@@ -267,18 +267,19 @@ class SentenceEmbeddings(Task):
                 write_array(path, matrix)
         return dict(sentence_embedding=vectors @ matrix)
 
-    def evaluation(self) -> Evaluate:
-        pairs = self._scored_pairs("dev")
-        table, expected = self._table(pairs, "dev"), np.array([pair.cosine for pair in pairs])
+    def dev_tables(self) -> list[FeatureTable | None]:
+        return [self._table(self._dev_pairs, "dev")]
 
-        def evaluate(predict: Predict) -> dict[str, float]:
-            predictions, results = predict(table), {}
-            for name in predictions[0]:  # cosine, and cosine_N for truncated vectors
-                scores = correlations(expected, mean_of(predictions, name))
-                results.update({key + name[len("cosine"):]: value for key, value in scores.items()})
-            return results
+    @functools.cached_property
+    def _dev_pairs(self) -> list[TextPair]:
+        return self._scored_pairs("dev")
 
-        return evaluate
+    def score(self, predictions: Sequence[Predictions]) -> dict[str, float]:
+        expected, results = np.array([pair.cosine for pair in self._dev_pairs]), {}
+        for name in predictions[0][0]:  # cosine, and cosine_N for truncated vectors
+            scores = correlations(expected, mean_of(predictions[0], name))
+            results.update({key + name[len("cosine"):]: value for key, value in scores.items()})
+        return results
 
     def predictions(self) -> Iterator[ToPredict]:
         table = self._table(self._scored_pairs("test"), "test")
@@ -294,7 +295,7 @@ class SentenceEmbeddings(Task):
         pairs = read_scored_pairs(self.scored, self.options.data_dir, split, self.options.best_score)
         return [pair.behind(self.prompt) for pair in pairs]
 
-    def _write(self, expected: np.ndarray | None, predictions: Predictions, checkpoint: Checkpoint) -> None:
+    def _write(self, expected: np.ndarray | None, predictions: Predictions, trained: TrainedModels) -> None:
         """Writes the cosines of the test set to files in the format of run_classifier.py, and how good they are."""
         options, cosines = self.options, mean_of(predictions, "cosine")
         guids = [example.guid for example in read_examples(self.scored, options.data_dir, "test")]
@@ -302,7 +303,8 @@ class SentenceEmbeddings(Task):
         logging.info("%s: %s answered in %s", self.scored.name, count_of(len(guids), "test example"),
                      options.output_dir)
         if expected is not None:
-            report_predicted(options.output_dir, correlations(expected, cosines), checkpoint.step)
+            report_predicted(options.output_dir, correlations(expected, cosines),
+                             trained.checkpoint().step)
 
 
 def with_dropout(config: AlbertConfig) -> AlbertConfig:

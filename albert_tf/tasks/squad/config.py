@@ -69,6 +69,10 @@ class SquadConfig(FineTuningConfig):
         str | None, "Has no effect, like --predict_feature_file. Scripts for the release can set it."] = None
     use_einsum: Annotated[bool, "Has no effect. Scripts for the release can set it."] = True
 
+    @property
+    def predicts(self) -> bool:  # noqa: D102
+        return self.do_predict or self.ask
+
     def uses(self, purpose: str) -> bool:  # noqa: D102
         return super().uses(purpose) or purpose == "eval" and self.do_train and self.do_predict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Iterator, Self
+from typing import Iterator, Self, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -44,12 +44,12 @@ from albert_tf.tasks.squad.metrics import (
     write_predictions,
 )
 from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
-from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, TrainedModels, store_results
+from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, TrainedModels
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import Evaluate, Predict, Predictions, format_results, write_results
+from albert_tf.training.evaluation import Predictions, format_results, write_results
+from albert_tf.training.loop import store_results
 from albert_tf.training.objective import Batch, Objective, Tensors
-from albert_tf.training.strategy import is_chief
 from albert_tf.training.teacher import Teacher
 from albert_tf.weights.choice import ChosenModel
 
@@ -127,7 +127,7 @@ class SpanObjective(Objective):
                                             temperature))
                    for name in self.TEACHER_OUTPUTS) / (2.0 * denominators["examples"])
 
-    def predictions(self, outputs: Tensors) -> Tensors:
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
         """The candidates for answers: see `candidates`."""
         return candidates(outputs, self._options)
 
@@ -165,7 +165,7 @@ class ConditionalSpanObjective(Objective):
         answerability = binary_divergence(teacher["cls_logits"], outputs["cls_logits"], temperature)
         return tf.reduce_sum((start + end) / 2.0 + 0.5 * answerability) / denominators["examples"]
 
-    def predictions(self, outputs: Tensors) -> Tensors:
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
         """The candidates for answers: see `candidates`."""
         return candidates(outputs, AnswerOptions("2.0"))
 
@@ -229,33 +229,26 @@ class QuestionAnswering(Task):
             for paragraph in article["paragraphs"]:
                 yield paragraph["context"]
 
-    def evaluation(self) -> Evaluate | None:
-        dataset = self.dataset
-        if dataset is None:
-            return None
-        table, questions = self._to_predict
+    def dev_tables(self) -> list[FeatureTable | None]:
+        return [] if self.dataset is None else [self._to_predict[0]]
 
-        def evaluate(predict: Predict) -> dict[str, float]:
-            chosen = answers(questions, predict(table) if table else [{}], self.answer_options)
-            return self._scores(dataset, Results(self.version, chosen, self.options.release_compatible))
-
-        return evaluate
+    def score(self, predictions: Sequence[Predictions]) -> dict[str, float]:
+        assert self.dataset is not None  # otherwise there is no dev set
+        chosen = answers(self._to_predict[1], predictions[0], self.answer_options)
+        return self._scores(self.dataset, Results(self.version, chosen, self.options.release_compatible))
 
     def predictions(self) -> Iterator[ToPredict]:
-        table, questions = self._to_predict
-        yield table, functools.partial(self._write, questions)
+        if self.options.do_predict:
+            table, questions = self._to_predict
+            yield table, functools.partial(self._write, questions)
+        if self.options.ask:
+            yield None, self._ask
 
     def _threshold(self, checkpoint: Checkpoint) -> float | None:
         """The user's threshold, or the one that is stored with the weights that predict."""
         requested = self.options.null_score_diff_threshold
         stored = checkpoint.settings.of_class(ConditionalSpanSettings).null_score_diff_threshold
         return stored if requested is None else requested
-
-    def interact(self, trained: TrainedModels) -> None:
-        if self.options.ask:
-            model = trained.best_model()
-            if is_chief(self.setup.strategy):
-                self._ask(model, self._threshold(trained.checkpoint()))
 
     def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:
         options = dataclasses.replace(self.answer_options, threshold=self._threshold(checkpoint))
@@ -274,9 +267,9 @@ class QuestionAnswering(Task):
             scores.update(character_scores(dataset, predictions))
         return scores
 
-    def _write(self, questions: list[QuestionWindows], predictions: Predictions, checkpoint: Checkpoint) -> None:
+    def _write(self, questions: list[QuestionWindows], predictions: Predictions, trained: TrainedModels) -> None:
         """Writes the files of predictions and, if there are answers, the scores with the checkpoint's step."""
-        options, threshold = self.options, self.options.null_score_diff_threshold
+        options, checkpoint = self.options, trained.checkpoint()
         chosen = answers(questions, predictions, self.answer_options)
         results = Results(self.version, write_n_best(options.output_dir, chosen), options.release_compatible)
         if self.dataset:
@@ -292,12 +285,12 @@ class QuestionAnswering(Task):
         write_predictions(options.output_dir, results, 0.0 if threshold is None else threshold)
         logging.info("predictions are in %s", options.output_dir)
 
-    def _ask(self, model: keras.Model, threshold: float | None) -> None:
+    def _ask(self, _: Predictions, trained: TrainedModels) -> None:
         """Reads questions from standard input and prints the answers, until an empty line or the end."""
         path = self.options.path_of("context_file")
         text = "\n".join(read_lines(path))
-        options = dataclasses.replace(self.answer_options, threshold=threshold)
-        answerer = QuestionAnswerer(model, self.setup.tokenizer, self.features, options)
+        options = dataclasses.replace(self.answer_options, threshold=self._threshold(trained.checkpoint()))
+        answerer = QuestionAnswerer(trained.best_model(), self.setup.tokenizer, self.features, options)
         print(f"Questions about {path}, one per line; an empty line ends.", flush=True)
         for question in read_standard_input():
             if not question.strip():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Iterator, Self
+from typing import Iterator, Self, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -21,10 +21,10 @@ from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
 from albert_tf.tasks.tagging.reading import TaggedText, label_names, read_tagged_text
 from albert_tf.tasks.tagging.text_tags import export_tagging
-from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, check_labels
+from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, TrainedModels, check_labels
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.training.distillation import divergence
-from albert_tf.training.evaluation import Evaluate, Predictions, report_predicted
+from albert_tf.training.evaluation import Predictions, report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
 from albert_tf.training.teacher import Teacher
 from albert_tf.utils.progress import count_of
@@ -54,7 +54,7 @@ class TaggingObjective(Objective):
         """The micro-batch's share of the mean divergence from the teacher over the tokens that have a tag."""
         return _mean_of_tagged(divergence(teacher["logits"], outputs["logits"], temperature), batch, denominators)
 
-    def predictions(self, outputs: Tensors) -> Tensors:
+    def predictions(self, outputs: Tensors, batch: Batch) -> Tensors:
         """probabilities, float32 [batch, seq, labels]."""
         return dict(probabilities=tf.nn.softmax(outputs["logits"]))
 
@@ -99,9 +99,15 @@ class Tagging(Task):
     def texts(self, split: str) -> Iterator[str]:
         return (" ".join(sentence.words) for sentence in self.files[split].sentences)
 
-    def evaluation(self) -> Evaluate:
-        table = self._table("dev")
-        return lambda predict: self._scores(self.files["dev"], table, predict(table))
+    def dev_tables(self) -> list[FeatureTable | None]:
+        return [self._dev_table]
+
+    @functools.cached_property
+    def _dev_table(self) -> FeatureTable:
+        return self._table("dev")
+
+    def score(self, predictions: Sequence[Predictions]) -> dict[str, float]:
+        return self._scores(self.files["dev"], self._dev_table, predictions[0])
 
     def predictions(self) -> Iterator[ToPredict]:
         table = self._table("test")
@@ -133,7 +139,7 @@ class Tagging(Task):
         probabilities = tagging_metrics.word_probabilities(table, predictions)
         return tagging_metrics.evaluate(text, probabilities, self.label_names)
 
-    def _write(self, table: FeatureTable, predictions: Predictions, checkpoint: Checkpoint) -> None:
+    def _write(self, table: FeatureTable, predictions: Predictions, trained: TrainedModels) -> None:
         """Writes --predict_file with the predicted tags and, if it has tags, the scores with the checkpoint's step."""
         text, probabilities = self.files["test"], tagging_metrics.word_probabilities(table, predictions)
         ending = ".jsonl" if is_of_objects(text.path) else os.path.splitext(uncompressed_name(text.path))[1] or ".txt"
@@ -141,7 +147,8 @@ class Tagging(Task):
         text.write_with_tags(path, tagging_metrics.tags_of_sentences(text, probabilities, self.label_names))
         logging.info("%s: %s tagged", path, count_of(text.num_words, "word"))
         if text.has_tags:
-            report_predicted(self.options.output_dir, self._scores(text, table, predictions), checkpoint.step)
+            report_predicted(self.options.output_dir, self._scores(text, table, predictions),
+                             trained.checkpoint().step)
 
 
 def _mean_of_tagged(losses: tf.Tensor, batch: Batch, denominators: Tensors) -> tf.Tensor:

@@ -27,7 +27,7 @@ def test_loss_and_probabilities_are_those_of_the_release(recorded):
     outputs = task.model(batch)
     loss, _ = task.loss(outputs, batch, task.loss_denominators(batch))
     np.testing.assert_allclose(loss, numbers["out/loss"], atol=1e-5)
-    np.testing.assert_allclose(task.predictions(outputs)["probabilities"], numbers["out/probabilities"], atol=1e-5)
+    np.testing.assert_allclose(task.predictions(outputs, {})["probabilities"], numbers["out/probabilities"], atol=1e-5)
 
 
 LOGITS = np.array([[2.0, -1.0, 0.5], [-0.3, 0.2, 1.5], [0.1, 3.0, -2.0], [1.0, 1.0, -1.0]], np.float32)

@@ -23,7 +23,7 @@ def test_similarity_is_the_squared_error_of_the_cosine():
     task = SentenceVectorObjective(types.SimpleNamespace(vector_size=2), "similarity")
     right = tf.constant([0.5, 0.5, 0.5])
     assert loss(task, VECTORS, label_ids=right) == pytest.approx(np.mean([0.25, 0.25, 0.01]), abs=1e-6)
-    predicted = task.predictions(dict(sentence_embedding=tf.constant(VECTORS)))["cosine"].numpy()
+    predicted = task.predictions(dict(sentence_embedding=tf.constant(VECTORS)), {})["cosine"].numpy()
     np.testing.assert_allclose(predicted, [1, 0, 0.6], atol=1e-6)
     np.testing.assert_allclose(mean_of([dict(cosine=list(predicted)), dict(cosine=[0, 0, 0])], "cosine"), predicted / 2)
 

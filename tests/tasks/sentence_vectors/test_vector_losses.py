@@ -62,7 +62,7 @@ def test_a_hard_negative_that_belongs_to_the_first_text_is_no_negative(numbers):
 def test_truncated_vectors_are_predicted(numbers):
     vectors = np.array(numbers["vectors"], np.float32)[:, :2]
     found = SentenceVectorObjective(encoder(numbers), "similarity", matryoshka_dims=(16, 4)).predictions(
-        dict(sentence_embedding=tf.constant(vectors)))
+        dict(sentence_embedding=tf.constant(vectors)), {})
     for name, dims in (("cosine", 16), ("cosine_4", 4)):
         units = vectors[..., :dims] / np.linalg.norm(vectors[..., :dims], axis=2, keepdims=True)
         np.testing.assert_allclose(found[name], (units[:, 0] * units[:, 1]).sum(axis=1), atol=1e-6)

@@ -68,7 +68,7 @@ def test_logits_do_not_depend_on_the_padding(golden, recorded):
 
 
 def test_a_sequence_shorter_than_the_n_best_gives_all_its_tokens():
-    found = SpanObjective(None).predictions(dict(start_logits=tf.zeros([2, 4]), end_logits=tf.zeros([2, 4])))
+    found = SpanObjective(None).predictions(dict(start_logits=tf.zeros([2, 4]), end_logits=tf.zeros([2, 4])), {})
     assert found["start_top_index"].numpy().tolist() == [[0, 1, 2, 3]] * 2
 
 

@@ -74,7 +74,7 @@ class Recorded:
             return {name: self._inputs[f"{name}_{result_set}"] for name in CANDIDATES}
         logits = {f"{name}_logits": tf.constant(self._inputs[f"{name}_log_prob_{result_set}"])
                   for name in ("start", "end")}
-        return SpanObjective(None, self.expected["n_best_size"]).predictions(logits)
+        return SpanObjective(None, self.expected["n_best_size"]).predictions(logits, {})
 
 
 def check_n_best(answers, expected):
@@ -353,7 +353,7 @@ def test_answers_are_those_of_prediction(tokenizer, pairs, blocks, windows, vers
     options, found = AnswerOptions(version, n_best_size=6, max_answer_length=9), found_by_model(version, windows)
     served = best_answers(tf.constant([context for _, context in pairs]), windows, found, options)
     served = {name: values.numpy() for name, values in served.items()}
-    candidates = SpanObjective(None, options.n_best_size).predictions(found) if version == "1.1" else found
+    candidates = SpanObjective(None, options.n_best_size).predictions(found, {}) if version == "1.1" else found
     candidates, answered = {name: values.numpy() for name, values in candidates.items()}, 0
     for i, ((_, context), block) in enumerate(zip(pairs, blocks)):
         results = [{name: values[row] for name, values in candidates.items()}
