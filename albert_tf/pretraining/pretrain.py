@@ -21,8 +21,9 @@ from albert_tf.pretraining.config import PretrainingConfig
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective, results
 from albert_tf.pretraining.phoneme_objective import DistilledPhonemeObjective, PhonemeObjective, check_symbols
 from albert_tf.pretraining.reading import RecordSet
-from albert_tf.training.evaluation import Predictions, format_results
+from albert_tf.training.evaluation import format_results
 from albert_tf.training.loop import Task, TrainingData, finish, run, training_in
+from albert_tf.training.prediction import Predictions
 from albert_tf.training.run import set_up
 from albert_tf.training.teacher import Teacher
 from albert_tf.training.trainer import number_of_parts, parts_of

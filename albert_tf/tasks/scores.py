@@ -15,8 +15,8 @@ from albert_tf.tasks.squad.config import SquadConfig
 from albert_tf.tasks.squad.task import QuestionAnswering
 from albert_tf.tasks.tagging.task import Tagging
 from albert_tf.tasks.task import Setup, Task, check_num_labels
-from albert_tf.training.evaluation import in_order
 from albert_tf.training.objective import Batch, Tensors
+from albert_tf.training.prediction import in_order
 from albert_tf.utils.outputs import folder_of_this_process
 from albert_tf.weights.choice import ChosenModel
 

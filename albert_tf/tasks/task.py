@@ -31,8 +31,8 @@ from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.training import loop
 from albert_tf.training.config import Schedule
 from albert_tf.training.distillation import DistilledObjective, teacher_outputs, with_teacher_outputs
-from albert_tf.training.evaluation import Predictions, Predictor
 from albert_tf.training.objective import Objective
+from albert_tf.training.prediction import Predictions, Predictor
 from albert_tf.training.strategy import chief_first
 from albert_tf.training.teacher import StoredTeacher, Teacher
 from albert_tf.training.trainer import parts_of
@@ -65,9 +65,9 @@ class Checkpoint:
 
 
 # A table of features (None if it would be empty), and a function that writes its predictions.
-ToPredict = tuple[FeatureTable | None, Callable[[Predictions, "TrainedModels"], None]]
+TableToPredict = tuple[FeatureTable | None, Callable[[Predictions, "TrainedModels"], None]]
 # The outputs of a teacher for the table that a function makes.
-Read = Callable[[Callable[[], FeatureTable]], dict[str, np.ndarray]]
+TeacherPredict = Callable[[Callable[[], FeatureTable]], dict[str, np.ndarray]]
 
 
 class Task(loop.Task):
@@ -101,7 +101,7 @@ class Task(loop.Task):
         """The features of the dev sets (None if they would be empty); no tables if a dev set has no answers."""
 
     @abc.abstractmethod
-    def predictions(self) -> Iterable[ToPredict]:
+    def predictions(self) -> Iterable[TableToPredict]:
         """Reads what the options ask to predict."""
 
     def texts(self, split: str) -> Iterable[str]:
@@ -109,7 +109,7 @@ class Task(loop.Task):
         return ()
 
     def teacher_outputs(
-        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: Read
+        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: TeacherPredict
     ) -> dict[str, np.ndarray]:
         """The teacher's outputs for the rows of the training table, which must have its vocabulary.
 

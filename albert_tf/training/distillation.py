@@ -23,8 +23,8 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.data.batching import bucket_lengths, table_to_evaluate
 from albert_tf.data.feature_table import FeatureTable, digest
-from albert_tf.training.evaluation import Predictor
 from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.training.prediction import Predictor
 from albert_tf.training.strategy import is_chief, values_of_all
 from albert_tf.utils.manifests import made_from_of, output_set
 from albert_tf.utils.outputs import locked, read_array, write_array

@@ -1,4 +1,4 @@
-"""Predicts and evaluates with checkpoints, writes the results to files, and determines the best checkpoint."""
+"""Evaluates checkpoints, writes the results to files, and determines the best checkpoint."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ import math
 import os
 import re
 import statistics
-from typing import Callable, Iterable, Iterator, Sequence
+from typing import Callable, Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import keras
-from albert_tf.data.batching import EvaluationData
-from albert_tf.data.feature_table import FeatureTable
 from albert_tf.training.checkpoints import copy_as_best
 from albert_tf.training.config import RESULTS
-from albert_tf.training.objective import Batch, Tensors
-from albert_tf.training.strategy import distributed, gathered
-from albert_tf.training.trainer import in_parts, on_batches
 from albert_tf.utils.charts import Curve, Panel, write_charts
 from albert_tf.utils.files import names_in
 from albert_tf.utils.outputs import locked, remove, write_text
@@ -180,12 +174,6 @@ class Evaluator:
                    f"{rows[-1]['global_step']}:{best['global_step']}:{best[self._best_metric]}\n")
 
 
-def check_finite_outputs(outputs: np.ndarray) -> None:
-    """Raises ValueError if one of a model's outputs is NaN or infinite."""
-    if not np.isfinite(outputs).all():
-        raise ValueError("the model's outputs are NaN or infinite: training has diverged, lower --learning_rate")
-
-
 def write_results(directory: str, results: dict[str, float], name: str = RESULTS) -> None:
     """Writes eval_results.txt ("key = value") and eval_results.json, or the same with another name."""
     lines = "".join(f"{key} = {results[key]}\n" for key in sorted(results))
@@ -262,64 +250,3 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     seeds = {name.removeprefix("seed_"): results for name, results in evaluated.items()}
     content = dict(best_run=best, seeds=seeds, over_runs=statistics_of)
     write_text(os.path.join(directory, "eval_runs.json"), json.dumps(content, indent=2) + "\n")
-
-
-# The predictions of one or several checkpoints (--ensemble_checkpoints): for each, one value per example by name.
-Predictions = list  # list[dict[str, list[np.ndarray]]]
-Predict = Callable[[FeatureTable], Predictions]
-# A function that evaluates a checkpoint: it is called with a function that predicts a table, and returns the results.
-Evaluate = Callable[[Predict], "dict[str, float]"]
-
-
-class Predictor:
-    """Runs a model over examples, without dropout.
-
-    `predictions` is a function of the model's outputs and the batch that returns predictions by name, such as
-    Objective.predictions. For `parts` see trainer.py.
-    """
-
-    def __init__(self, model: keras.Model, predictions: Callable[[Tensors, Batch], Tensors],
-                 strategy: tf.distribute.Strategy, jit_compile: bool = False, parts: int = 1):
-        self._strategy = strategy
-        of_part = tf.function(
-            lambda batch: dict(predictions(model(batch, training=False), batch), example=batch["example"]),
-            autograph=False, jit_compile=jit_compile or None)
-        self._on_replicas = on_batches(lambda batch: strategy.run(in_parts, (of_part, batch, parts)), strategy,
-                                       jit_compile)
-
-    def __call__(self, data: EvaluationData) -> dict[str, list[np.ndarray]]:
-        """The predictions by name: one value per example, in their order.
-
-        A prediction with one value per token has the length to which its batch was padded, which can exceed the
-        example's length. Raises ValueError if the data ends before its last batch.
-        """
-        return in_order(self._batches(data), data.size)
-
-    def _batches(self, data: EvaluationData) -> Iterator[dict[str, np.ndarray]]:
-        """The predictions of each batch, over all replicas."""
-        iterator = iter(distributed(self._strategy, data.batches)) if data.steps else iter(())
-        for step in range(data.steps):
-            try:
-                outputs = self._on_replicas(iterator)
-            except (StopIteration, tf.errors.OutOfRangeError) as error:
-                raise ValueError(f"evaluation ended after {step} of {data.steps} batches: the data has changed since "
-                                 "the run started") from error
-            yield {name: gathered(self._strategy, values) for name, values in outputs.items()}
-
-
-def in_order(batches: Iterable[dict[str, np.ndarray]], size: int) -> dict[str, list]:
-    """The predictions of `size` examples, by name, from batches with `example`, their numbers; -1 is none."""
-    predictions: dict[str, list] = {}
-    for batch in batches:
-        examples = batch.pop("example")
-        for name, values in batch.items():
-            of_table = predictions.setdefault(name, [None] * size)
-            for example, value in zip(examples, values):
-                if example >= 0:
-                    of_table[example] = value
-    return predictions
-
-
-def mean_of(predictions: Sequence[dict[str, list[np.ndarray]]], name: str) -> np.ndarray:
-    """The mean of one prediction over several checkpoints (Lan et al., 2020, section 4.9): [examples, ...]."""
-    return np.mean([np.stack(each[name]) for each in predictions], axis=0)

@@ -24,8 +24,9 @@ from albert_tf.modeling.settings import Settings
 from albert_tf.training.callbacks import Curves, EndOnSignal, Progress, Saving, SkippedSteps
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import Devices, Schedule, Training
-from albert_tf.training.evaluation import Evaluator, Predictions, Predictor
+from albert_tf.training.evaluation import Evaluator
 from albert_tf.training.objective import Objective
+from albert_tf.training.prediction import Predictions, Predictor
 from albert_tf.training.run import new_trainer, write_run_card
 from albert_tf.training.strategy import distributed, is_chief, values_of_all
 from albert_tf.training.trainer import Trainer, parts_of

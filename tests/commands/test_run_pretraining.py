@@ -157,6 +157,15 @@ def test_evaluation_of_a_released_checkpoint(runs, session, golden):
     assert not (runs.folder / "released" / "model.ckpt-best.index").exists()
 
 
+def test_a_released_checkpoint_is_evaluated_as_step_0_before_it_trains(runs, session, golden):
+    checkpoint, output_dir = golden / "training_init/model.ckpt-init", runs.folder / "continued"
+    session.run(output_dir=output_dir, do_eval=True, num_train_steps=1, init_checkpoint=checkpoint,
+                albert_config_file=golden / "training_init/albert_config.json")
+    first, last = map(json.loads, (output_dir / "eval_history.jsonl").read_text().splitlines())
+    assert (first["global_step"], last["global_step"]) == (0, 1)
+    check_results(first, checkpoint, runs.folder / "train.tfrecord")
+
+
 def test_each_set_is_evaluated_at_the_length_of_its_records(runs, session):
     short = write_records(runs.folder / "short.tfrecord", 20, 8, 2, objective="sop")
     output_dir = runs.folder / "lengths"

@@ -22,8 +22,8 @@ from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.task import Setup, Task, TrainedModels
 from albert_tf.training import loop
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule
-from albert_tf.training.evaluation import Predictor, mean_of
 from albert_tf.training.optimizer import create_optimizer
+from albert_tf.training.prediction import Predictor, mean_of
 from albert_tf.training.trainer import Trainer
 from albert_tf.weights.choice import ChosenModel
 from albert_tf.weights.runs import saved_step

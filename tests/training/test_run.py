@@ -14,8 +14,8 @@ from albert_tf.data.batching import EvaluationData
 from albert_tf.training import loop
 from albert_tf.training.checkpoints import Checkpoints
 from albert_tf.training.config import Devices, FineTuningTraining, Schedule, Training
-from albert_tf.training.evaluation import Predictor
 from albert_tf.training.loop import Task, TrainingData, run
+from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import new_trainer, steps_per_execution
 from albert_tf.weights.choice import ChosenModel
 from albert_tf.weights.runs import numbered

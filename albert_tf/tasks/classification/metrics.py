@@ -12,7 +12,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf.tasks.classification.table_format import TableFormat
-from albert_tf.training.evaluation import check_finite_outputs
+from albert_tf.training.prediction import check_finite_outputs
 from albert_tf.utils.imports import (
     check_installed,
     scipy_optimize,

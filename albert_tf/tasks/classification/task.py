@@ -27,11 +27,12 @@ from albert_tf.tasks.classification.data import feature_table, read_examples, re
 from albert_tf.tasks.classification.metrics import Calibration, fitted
 from albert_tf.tasks.classification.table_format import BALANCED, TableFormat
 from albert_tf.tasks.config import Scoring
-from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict, TrainedModels, check_labels
+from albert_tf.tasks.task import Checkpoint, Setup, TableToPredict, Task, TeacherPredict, TrainedModels, check_labels
 from albert_tf.text.packing import WindowOptions
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import Predictions, format_results, mean_of, report_predicted, write_results
+from albert_tf.training.evaluation import format_results, report_predicted, write_results
 from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.training.prediction import Predictions, mean_of
 from albert_tf.training.strategy import is_chief, wait_for_all
 from albert_tf.training.teacher import StoredTeacher, Teacher
 from albert_tf.utils.progress import count_of
@@ -204,7 +205,7 @@ class TextClassification(Task):
             yield from filter(None, (example.text_a, example.text_b))
 
     def teacher_outputs(
-        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: Read
+        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: TeacherPredict
     ) -> dict[str, np.ndarray]:
         """The scores of a file, or of a teacher, which reads the texts with its vocabulary, length and windows."""
         if isinstance(teacher, StoredTeacher):
@@ -264,7 +265,7 @@ class TextClassification(Task):
             write_calibration(run, results)
         wait_for_all(self.setup.strategy)
 
-    def predictions(self) -> Iterator[ToPredict]:
+    def predictions(self) -> Iterator[TableToPredict]:
         options, split = self.options, self.options.predict_split
         main = self.format if options.predict_file is None else self.format.with_file(split, options.predict_file)
         for format in with_companions(main, options.data_dir, split):

@@ -25,7 +25,7 @@ from albert_tf.text.graph.packing import cut, pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.packing import SPECIAL_TOKENS, padding_values
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.training.evaluation import check_finite_outputs
+from albert_tf.training.prediction import check_finite_outputs
 from albert_tf.utils.outputs import write_text
 from albert_tf.weights.heads import checked_settings
 

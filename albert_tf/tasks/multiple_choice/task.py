@@ -19,8 +19,9 @@ from albert_tf.tasks.config import Scoring
 from albert_tf.tasks.multiple_choice.answers import BEST_METRIC, evaluate, export_multiple_choice, write_predictions
 from albert_tf.tasks.multiple_choice.config import MultipleChoiceConfig
 from albert_tf.tasks.multiple_choice.data import MAX_QA_LENGTH, feature_table, file_name, read_split
-from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, TrainedModels, check_num_labels
-from albert_tf.training.evaluation import Predictions, mean_of, report_predicted
+from albert_tf.tasks.task import Checkpoint, Setup, TableToPredict, Task, TrainedModels, check_num_labels
+from albert_tf.training.evaluation import report_predicted
+from albert_tf.training.prediction import Predictions, mean_of
 from albert_tf.utils.outputs import local_copy
 from albert_tf.utils.progress import count_of
 
@@ -73,7 +74,7 @@ class MultipleChoice(Task):
     def score(self, predictions: Sequence[Predictions]) -> dict[str, float]:
         return evaluate(self.examples("dev"), mean_of(predictions[0], "probabilities"))
 
-    def predictions(self) -> Iterator[ToPredict]:
+    def predictions(self) -> Iterator[TableToPredict]:
         yield self._table(self.options.predict_split, self.options.predict_file), self._write
 
     def export(self, directory: str, model: keras.Model, checkpoint: Checkpoint) -> None:

@@ -32,9 +32,10 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_single_texts,
 )
 from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder, projection, prompted, text_vectors
-from albert_tf.tasks.task import Checkpoint, Read, Setup, Task, ToPredict, TrainedModels
-from albert_tf.training.evaluation import Predictions, mean_of, report_predicted
+from albert_tf.tasks.task import Checkpoint, Setup, TableToPredict, Task, TeacherPredict, TrainedModels
+from albert_tf.training.evaluation import report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.training.prediction import Predictions, mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.teacher import StoredTeacher, Teacher
 from albert_tf.utils.bounds import check_one_of
@@ -236,7 +237,7 @@ class SentenceEmbeddings(Task):
         return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
 
     def teacher_outputs(
-        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: Read
+        self, teacher: Teacher | StoredTeacher, table: FeatureTable, read: TeacherPredict
     ) -> dict[str, np.ndarray]:
         """The teacher's vectors, projected to the model's width and rotated towards its initial vectors.
 
@@ -281,7 +282,7 @@ class SentenceEmbeddings(Task):
             results.update({key + name[len("cosine"):]: value for key, value in scores.items()})
         return results
 
-    def predictions(self) -> Iterator[ToPredict]:
+    def predictions(self) -> Iterator[TableToPredict]:
         table = self._table(self._scored_pairs("test"), "test")
         yield table, functools.partial(self._write, read_label_ids(self.scored, self.options.data_dir, "test"))
 

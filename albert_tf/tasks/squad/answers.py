@@ -28,7 +28,7 @@ from albert_tf.tasks.squad.features import (
 )
 from albert_tf.tasks.squad.reading import SquadExample, end_of_character
 from albert_tf.text.tokenization import FullTokenizer, list_of_strings
-from albert_tf.training.evaluation import check_finite_outputs
+from albert_tf.training.prediction import check_finite_outputs
 from albert_tf.weights.heads import checked_settings
 
 NO_FEATURES_NULL_SCORE = 1000000.0  # of a question that has no features, in SQuAD 2.0

@@ -44,12 +44,13 @@ from albert_tf.tasks.squad.metrics import (
     write_predictions,
 )
 from albert_tf.tasks.squad.reading import SquadFile, read_squad_file
-from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, TrainedModels
+from albert_tf.tasks.task import Checkpoint, Setup, TableToPredict, Task, TrainedModels
 from albert_tf.text.lines import read_lines, read_standard_input
 from albert_tf.training.distillation import binary_divergence, divergence
-from albert_tf.training.evaluation import Predictions, format_results, write_results
+from albert_tf.training.evaluation import format_results, write_results
 from albert_tf.training.loop import store_results
 from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.training.prediction import Predictions
 from albert_tf.training.teacher import Teacher
 from albert_tf.weights.choice import ChosenModel
 
@@ -237,7 +238,7 @@ class QuestionAnswering(Task):
         chosen = answers(self._to_predict[1], predictions[0], self.answer_options)
         return self._scores(self.dataset, Results(self.version, chosen, self.options.release_compatible))
 
-    def predictions(self) -> Iterator[ToPredict]:
+    def predictions(self) -> Iterator[TableToPredict]:
         if self.options.do_predict:
             table, questions = self._to_predict
             yield table, functools.partial(self._write, questions)

@@ -15,7 +15,7 @@ import numpy as np
 from albert_tf.data.feature_table import FeatureTable
 from albert_tf.tasks.classification.metrics import mean_cross_entropy
 from albert_tf.tasks.tagging.reading import TaggedText
-from albert_tf.training.evaluation import check_finite_outputs
+from albert_tf.training.prediction import check_finite_outputs
 
 _ENTITY_TAG = re.compile("O|[BIES]-.+")
 

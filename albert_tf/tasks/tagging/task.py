@@ -21,11 +21,12 @@ from albert_tf.tasks.tagging.config import TaggingConfig
 from albert_tf.tasks.tagging.features import TaggingFeatureOptions, feature_table
 from albert_tf.tasks.tagging.reading import TaggedText, label_names, read_tagged_text
 from albert_tf.tasks.tagging.text_tags import export_tagging
-from albert_tf.tasks.task import Checkpoint, Setup, Task, ToPredict, TrainedModels, check_labels
+from albert_tf.tasks.task import Checkpoint, Setup, TableToPredict, Task, TrainedModels, check_labels
 from albert_tf.text.lines import uncompressed_name
 from albert_tf.training.distillation import divergence
-from albert_tf.training.evaluation import Predictions, report_predicted
+from albert_tf.training.evaluation import report_predicted
 from albert_tf.training.objective import Batch, Objective, Tensors
+from albert_tf.training.prediction import Predictions
 from albert_tf.training.teacher import Teacher
 from albert_tf.utils.progress import count_of
 
@@ -109,7 +110,7 @@ class Tagging(Task):
     def score(self, predictions: Sequence[Predictions]) -> dict[str, float]:
         return self._scores(self.files["dev"], self._dev_table, predictions[0])
 
-    def predictions(self) -> Iterator[ToPredict]:
+    def predictions(self) -> Iterator[TableToPredict]:
         table = self._table("test")
         yield table, functools.partial(self._write, table)
 

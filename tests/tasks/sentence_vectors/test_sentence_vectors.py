@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
 from albert_tf.tasks.sentence_vectors.vectors import projection
-from albert_tf.training.evaluation import mean_of
+from albert_tf.training.prediction import mean_of
 
 # Cosines: 1, 0 and 0.6; the vectors' lengths do not count.
 VECTORS = np.array([[[2, 0], [1, 0]], [[0, 1], [3, 0]], [[0.6, 0.8], [1, 0]]], np.float32)
