@@ -32,6 +32,74 @@ Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
+class Candidates:
+    """The weights that the options of a command name. Each is opened once, when it is first needed."""
+
+    source: Source = Source()
+    output_dir: str | None = None  # the directory of the runs of a training; None for what does not train
+    do_train: bool = False  # whether a run is trained now
+    ensemble: Sequence[str] = ()  # paths of checkpoints, to average their predictions
+    num_layers: int | None = None  # the number of layers that models are cut to; None for all
+
+    @functools.cached_property
+    def run(self) -> StoredModel | None:
+        """The best checkpoint of the runs in output_dir, with all of its layers; None without one.
+
+        A damaged one is not an error yet: training and evaluation pass over it.
+        """
+        for directory in saved_runs(self.output_dir) if self.output_dir and self.do_train else ():
+            remove_damaged_settings(directory)
+        best = checkpoint_of(self.output_dir) if self.output_dir else None
+        if not best:
+            return None
+        directory = os.path.dirname(best)
+        for prefix in (best, *reversed(numbered(directory).values())):
+            try:
+                return open_model(prefix)
+            except ValueError as error:
+                logging.warning("%s", error)
+        return StoredModel(best, {}, config_in(directory), vocabulary_in(directory), settings_in(directory))
+
+    @functools.cached_property
+    def members(self) -> dict[str, StoredModel]:
+        """The ensemble by path, without checkpoints that this training is to write."""
+        written = os.path.join(os.path.normpath(self.output_dir), "") if self.output_dir and self.do_train else None
+        return {path: self._open(path) for path in self.ensemble
+                if not (written and os.path.join(os.path.normpath(path), "").startswith(written))}
+
+    @functools.cached_property
+    def initial(self) -> StoredModel | None:
+        """The initial weights; None for random ones."""
+        return self._open(self.source.init_path) if self.source.init_path else None
+
+    def open(self, path: str) -> StoredModel:
+        """The weights at a path. Those of a run are opened again, since trainings and evaluations replace them."""
+        initial = self.initial if path == self.source.init_path else None
+        return initial or self.members.get(path) or self._open(path)
+
+    def config(self, stored: StoredModel | None) -> AlbertConfig:
+        """The config of the flags or the stored weights."""
+        source = self.source
+        if source.albert_config_file and self.num_layers:
+            raise ValueError("--num_layers cuts a trained model, which has a config: remove --albert_config_file")
+        if source.albert_config_file:
+            config = AlbertConfig.from_file_or_preset(source.albert_config_file)
+        elif stored:
+            config = stored.config
+        elif self.output_dir and not self.do_train:
+            raise ValueError(f"there is no checkpoint in --output_dir={self.output_dir}: set it to the directory of a "
+                             "run, or set --init_checkpoint to weights that were trained for this task")
+        else:
+            raise ValueError("the model is missing: set --init_checkpoint to weights, for example albert_tiny_en"
+                             + (", or --albert_config_file to start from random weights" if self.do_train else ""))
+        return unshared_config(config) if source.unshare_layers else config
+
+    def _open(self, path: str) -> StoredModel:
+        model = first_layers(open_model(path), self.num_layers)
+        return unshared(model) if self.source.unshare_layers and path == self.source.init_path else model
+
+
+@dataclasses.dataclass(frozen=True)
 class ChosenModel:
     """The model of a command."""
 
@@ -40,23 +108,27 @@ class ChosenModel:
     # Of the run, or of the weights that predict. Empty for a new run, since initial weights are of another task.
     settings: Settings = Settings()
     weights: StoredModel | None = None  # the run's, the first of an ensemble, or the initial ones; None: random
-    source: Source = Source()  # the options that select the model
-    open_initial: Callable[[], StoredModel | None] = lambda: None  # the initial weights; None for random ones
-    members: tuple[StoredModel, ...] = ()  # the checkpoints of an ensemble, which averages their predictions
-    is_run: bool = False  # whether the weights are those of the run in output_dir
-    output_dir: str | None = None
-    do_train: bool = False
-    num_layers: int | None = None
+    candidates: Candidates = Candidates()
+
+    @property
+    def source(self) -> Source:
+        """The options that select the model."""
+        return self.candidates.source
 
     @property
     def run(self) -> StoredModel | None:
         """The best checkpoint of the run in output_dir; None without a run."""
-        return self.weights if self.is_run else None
+        return self.weights if self.candidates.run else None
+
+    @property
+    def members(self) -> tuple[StoredModel, ...]:
+        """The checkpoints of an ensemble, which averages their predictions."""
+        return tuple(self.candidates.members.values())
 
     @property
     def trained(self) -> StoredModel | None:
         """The weights of the run, or those that predict; None for a new run."""
-        return self.weights if self.is_run or not self.do_train else None
+        return self.run if self.candidates.do_train else self.weights
 
     @property
     def heads(self) -> set[str]:
@@ -65,8 +137,7 @@ class ChosenModel:
 
     def open(self, path: str) -> StoredModel:
         """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
-        initial = self.open_initial() if path == self.source.init_path else None
-        return initial or _open(path, self.source, self.num_layers)
+        return self.candidates.open(path)
 
     def build_objective(
         self, make: Callable[[], Any], directory: str, init_from_group0: bool = False
@@ -75,8 +146,8 @@ class ChosenModel:
 
         They are random, too, if the run in `directory` has checkpoints, since one of them is restored next.
         """
-        has_checkpoints = (numbered if self.do_train else best_or_latest)(directory)
-        initial = None if has_checkpoints else self.open_initial()
+        has_checkpoints = (numbered if self.candidates.do_train else best_or_latest)(directory)
+        initial = None if has_checkpoints else self.candidates.initial
         return build(initial, make, init_from_group0=init_from_group0) if initial else (make(), None)
 
     def head(self, requested: str | None) -> str:
@@ -91,27 +162,28 @@ class ChosenModel:
         stored: Value | None = getattr(self.settings, name, None)
         if requested is None or stored is None or stored == requested:
             return stored if requested is None else requested
-        if not self.is_run:
+        if not self.run:
             return requested
         self.refuse_or_warn([f"{name} is {_format(stored)} in the run and {_format(requested)} in --{flag or name}"])
         return stored
 
     def check_head(self, heads: Collection[str]) -> None:
         """Raises ValueError, which names the task of the run in output_dir, if the run has none of these heads."""
-        trained_heads = self.heads if self.is_run else set()
+        trained_heads = self.heads if self.run else set()
         if heads and trained_heads and not trained_heads & set(heads):
             tasks = " or ".join(head_named(name).task for name in sorted(trained_heads))
             wanted = " or ".join(head_named(name).task for name in heads)
-            raise ValueError(f"--output_dir={self.output_dir} has a run of {tasks}, and this is {wanted}: "
+            raise ValueError(f"--output_dir={self.candidates.output_dir} has a run of {tasks}, and this is {wanted}: "
                              "choose another --output_dir")
 
     def refuse_or_warn(self, differences: Sequence[str]) -> None:
         """Raises ValueError if the flags contradict the run that is to be continued. Warns of another run."""
-        if self.do_train and differences:
-            raise ValueError(f"the run in --output_dir={self.output_dir} cannot be continued with these flags: "
+        output_dir = self.candidates.output_dir
+        if self.candidates.do_train and differences:
+            raise ValueError(f"the run in --output_dir={output_dir} cannot be continued with these flags: "
                              f"{'; '.join(differences)}. Set the values of the run, or another --output_dir")
         for difference in differences:
-            logging.warning("%s: the run in --output_dir=%s is used as it was trained", difference, self.output_dir)
+            logging.warning("%s: the run in --output_dir=%s is used as it was trained", difference, output_dir)
 
     def pretrained(self, model: str, **arguments: Any) -> keras.Model:
         """The model with the initial weights. Warns of parts with random values."""
@@ -126,10 +198,9 @@ class ChosenModel:
     @property
     def _initial(self) -> StoredModel:
         """The initial weights. Raises ValueError if there are none."""
-        initial = self.open_initial()
-        if not initial:
+        if not self.candidates.initial:
             raise ValueError("--init_checkpoint is missing")
-        return initial
+        return self.candidates.initial
 
 
 def choose(source: Source, heads: Collection[str] = (), output_dir: str | None = None, do_train: bool = False,
@@ -150,18 +221,15 @@ def choose(source: Source, heads: Collection[str] = (), output_dir: str | None =
     """
     if num_layers and do_train:
         raise ValueError("--num_layers cuts a trained model: train without it, then evaluate, predict or export")
-    run = _open_run(output_dir, do_train) if output_dir else None
-    members = tuple(_open(path, source, num_layers) for path in _written_before(ensemble, output_dir, do_train))
+    candidates = Candidates(source, output_dir, do_train, ensemble, num_layers)
+    run, members = candidates.run, [*candidates.members.values()]
     _check_members(members, run if not do_train else None)
-    open_initial = functools.cache(lambda: _open(source.init_path, source, num_layers) if source.init_path else None)
-    chosen = functools.partial(ChosenModel, source=source, open_initial=open_initial, members=members,
-                               output_dir=output_dir, do_train=do_train, num_layers=num_layers)
     if run:  # which continues, or predicts
-        initial = _initial_beside(run, source, output_dir, open_initial)
+        initial = _initial_beside(run, candidates)
         weights = first_layers(run, num_layers)
-        config = weights.optional_config or _config(source, initial or run, num_layers, output_dir, do_train)
+        config = weights.optional_config or candidates.config(initial or run)
         config = config.replace(**source.dropout) if do_train else config
-        model = chosen(config, _vocabulary_of_run(run, source, initial), weights.settings, weights, is_run=True)
+        model = ChosenModel(config, _vocabulary_of_run(run, source, initial), weights.settings, weights, candidates)
         model.check_head(heads)
         model.refuse_or_warn([*_config_differences(source, run.optional_config, initial),
                               *_vocabulary_differences(source.user_vocabulary, run.vocabulary)])
@@ -169,78 +237,27 @@ def choose(source: Source, heads: Collection[str] = (), output_dir: str | None =
     if members and not do_train:  # an ensemble
         stored: StoredModel | None = members[0]
         settings = members[0].settings
-    elif initial := open_initial():  # initial weights
+    elif initial := candidates.initial:  # initial weights
         stored, settings = initial, Settings() if do_train else initial.settings
     else:  # a new model
         stored, settings = None, Settings()
-    config = _config(source, stored, num_layers, output_dir, do_train)
+    config = candidates.config(stored).replace(**source.dropout)
     vocabulary = (stored.vocabulary if stored else VocabularyFiles()).with_overrides(source.user_vocabulary)
-    return chosen(config.replace(**source.dropout), vocabulary, settings, stored)
+    return ChosenModel(config, vocabulary, settings, stored, candidates)
 
 
-def _open(path: str, source: Source, num_layers: int | None) -> StoredModel:
-    """Opens weights, cut to num_layers, and with a copy for each layer if they are to be unshared."""
-    model = first_layers(open_model(path), num_layers)
-    return unshared(model) if source.unshare_layers and path == source.init_path else model
-
-
-def _open_run(output_dir: str, do_train: bool) -> StoredModel | None:
-    """The best checkpoint of the runs in a directory; None without one.
-
-    A damaged one is not an error yet: training and evaluation pass over it.
-    """
-    for directory in saved_runs(output_dir) if do_train else ():
-        remove_damaged_settings(directory)
-    best = checkpoint_of(output_dir)
-    if not best:
-        return None
-    directory = os.path.dirname(best)
-    for prefix in (best, *reversed(numbered(directory).values())):
-        try:
-            return open_model(prefix)
-        except ValueError as error:
-            logging.warning("%s", error)
-    return StoredModel(best, {}, config_in(directory), vocabulary_in(directory), settings_in(directory))
-
-
-def _written_before(ensemble: Sequence[str], output_dir: str | None, do_train: bool) -> list[str]:
-    """The members of the ensemble, without checkpoints that this training is to write."""
-    if not (do_train and output_dir):
-        return list(ensemble)
-    directory = os.path.join(os.path.normpath(output_dir), "")
-    return [path for path in ensemble if not os.path.join(os.path.normpath(path), "").startswith(directory)]
-
-
-def _initial_beside(run: StoredModel, source: Source, output_dir: str | None,
-                    open_initial: Callable[[], StoredModel | None]) -> StoredModel | None:
+def _initial_beside(run: StoredModel, candidates: Candidates) -> StoredModel | None:
     """The initial weights, to compare them with a run's; None if the run does not need them."""
+    source = candidates.source
     if run.optional_config and run.vocabulary and (source.albert_config_file or is_url(source.init_path or "")):
         return None
     try:
-        return open_initial()
+        return candidates.initial
     except ValueError as error:
         if run.optional_config is None:
             raise
-        logging.warning("%s; the run in --output_dir=%s does not need it", error, output_dir)
+        logging.warning("%s; the run in --output_dir=%s does not need it", error, candidates.output_dir)
         return None
-
-
-def _config(source: Source, stored: StoredModel | None, num_layers: int | None, output_dir: str | None,
-            do_train: bool) -> AlbertConfig:
-    """The config of the flags or the stored weights."""
-    if source.albert_config_file and num_layers:
-        raise ValueError("--num_layers cuts a trained model, which has a config: remove --albert_config_file")
-    if source.albert_config_file:
-        config = AlbertConfig.from_file_or_preset(source.albert_config_file)
-    elif stored:
-        config = stored.config
-    elif output_dir and not do_train:
-        raise ValueError(f"there is no checkpoint in --output_dir={output_dir}: set it to the directory of a run, or "
-                         "set --init_checkpoint to weights that were trained for this task")
-    else:
-        raise ValueError("the model is missing: set --init_checkpoint to weights, for example albert_tiny_en"
-                         + (", or --albert_config_file to start from random weights" if do_train else ""))
-    return unshared_config(config) if source.unshare_layers else config
 
 
 def _vocabulary_of_run(run: StoredModel, source: Source, initial: StoredModel | None) -> VocabularyFiles:

@@ -25,10 +25,9 @@ from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.prediction import Predictor, mean_of
 from albert_tf.training.trainer import Trainer
-from albert_tf.weights.choice import ChosenModel
+from albert_tf.weights.choice import Candidates, ChosenModel
 from albert_tf.weights.runs import saved_step
 from albert_tf.weights.source import TrainedSource
-from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.tf1 import save_tf1_checkpoint
 
 CONFIG = TINY_TEXT.replace(vocab_size=VOCAB_SIZE, max_position_embeddings=MAX_SEQ_LENGTH)
@@ -72,8 +71,7 @@ class AnyTask(Task):
     objective = training_table = dev_tables = predictions = score = None
 
     def __init__(self, options, strategy, schedule, objective, buckets):
-        path = options.source.init_path
-        model = ChosenModel(CONFIG, source=options.source, open_initial=lambda: open_model(path) if path else None)
+        model = ChosenModel(CONFIG, candidates=Candidates(options.source))
         super().__init__(options, Setup(model, strategy, None, MAX_SEQ_LENGTH, None))
         self.buckets, self.objective, self.schedule, self.trained = buckets, objective, schedule, TrainedModels(self)
 

@@ -17,7 +17,7 @@ from albert_tf.training.config import Devices, FineTuningTraining, Schedule, Tra
 from albert_tf.training.loop import Task, TrainingData, run
 from albert_tf.training.prediction import Predictor
 from albert_tf.training.run import new_trainer, steps_per_execution
-from albert_tf.weights.choice import ChosenModel
+from albert_tf.weights.choice import Candidates, ChosenModel
 from albert_tf.weights.runs import numbered
 
 CONFIG = AlbertConfig(vocab_size=10)
@@ -27,7 +27,8 @@ class SlopeTask(Task):
     dev_sets = score = None
 
     def __init__(self, batches):
-        super().__init__(ChosenModel(CONFIG, do_train=True), tf.distribute.OneDeviceStrategy("CPU:0"),
+        model = ChosenModel(CONFIG, candidates=Candidates(do_train=True))
+        super().__init__(model, tf.distribute.OneDeviceStrategy("CPU:0"),
                          Training(train_batch_size=2, learning_rate=0.1), Devices(cpu_parts=1))
         self.batches = batches
 

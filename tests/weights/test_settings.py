@@ -9,10 +9,11 @@ from tiny import TINY
 
 import albert_tf
 from albert_tf.export.conversion import convert
-from albert_tf.modeling.settings import ClassifierSettings, SpanSettings
+from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.text.vocabulary import train_vocabulary
-from albert_tf.weights.choice import ChosenModel
+from albert_tf.weights.choice import choose
 from albert_tf.weights.settings import SETTINGS
+from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import open_model
 from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
 
@@ -32,8 +33,10 @@ def test_a_model_in_the_folder_of_a_removed_one_has_none_of_its_settings(tmp_pat
     (True, "doc_stride", None, 24), (False, "doc_stride", None, 24), (True, "doc_stride", 9, 24),
     (False, "doc_stride", 9, 9), (True, "max_query_length", 7, 7)])
 def test_a_run_keeps_its_settings_and_other_weights_give_those_that_are_not_requested(
-        is_run, name, requested, expected):
-    model = ChosenModel(TINY, settings=SpanSettings(doc_stride=24), is_run=is_run)
+        tmp_path, is_run, name, requested, expected):
+    path = str(tmp_path / "model")
+    albert_tf.save_pretrained(albert_tf.AlbertSpan(TINY, doc_stride=24), path)
+    model = choose(Source(), output_dir=path) if is_run else choose(Source(init_checkpoint=path))
     assert model.effective_value(name, requested) == expected
 
 
