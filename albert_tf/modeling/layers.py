@@ -190,15 +190,3 @@ def _in_float32(function: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tens
 
 
 _FUSED_ACTIVATIONS = {name: fused(_in_float32(function)) for name, function in _ACTIVATIONS.items()}
-
-
-def check_finite_weights(name: str, values: tf.Tensor | tf.Variable, path: str) -> None:
-    """Raises a ValueError that names file and variable if a value is NaN or infinite. Integers are always accepted."""
-    values = tf.convert_to_tensor(values)
-    if not values.dtype.is_floating:
-        return
-    is_finite = tf.math.is_finite(values)
-    if not tf.reduce_all(is_finite):
-        size = int(tf.size(values))
-        count = size - int(tf.math.count_nonzero(is_finite))
-        raise ValueError(f"{path} cannot be used: {count:,} of the {size:,} values of {name} are NaN or infinite")

@@ -16,7 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig, described
-from albert_tf.modeling.layers import check_finite_weights, release_name
+from albert_tf.modeling.layers import release_name
 from albert_tf.training.optimizer import SLOTS
 from albert_tf.utils.files import check_no_wildcard, names_in
 from albert_tf.utils.outputs import checkpoint_reader, output_checkpoint, write_text
@@ -30,6 +30,7 @@ from albert_tf.weights.runs import (
     stored_variables,
     unreadable_errors,
 )
+from albert_tf.weights.stored_model import check_finite_weights
 
 if TYPE_CHECKING:
     from albert_tf.training.trainer import Trainer

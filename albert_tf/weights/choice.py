@@ -47,9 +47,11 @@ class Candidates:
 
         A damaged one is not an error yet: training and evaluation pass over it.
         """
-        for directory in saved_runs(self.output_dir) if self.output_dir and self.do_train else ():
+        if not self.output_dir:
+            return None
+        for directory in saved_runs(self.output_dir) if self.do_train else ():
             remove_damaged_settings(directory)
-        best = checkpoint_of(self.output_dir) if self.output_dir else None
+        best = checkpoint_of(self.output_dir)
         if not best:
             return None
         directory = os.path.dirname(best)
@@ -63,9 +65,9 @@ class Candidates:
     @functools.cached_property
     def members(self) -> dict[str, StoredModel]:
         """The ensemble by path, without checkpoints that this training is to write."""
-        written = os.path.join(os.path.normpath(self.output_dir), "") if self.output_dir and self.do_train else None
+        runs = os.path.join(os.path.normpath(self.output_dir), "") if self.output_dir and self.do_train else None
         return {path: self._open(path) for path in self.ensemble
-                if not (written and os.path.join(os.path.normpath(path), "").startswith(written))}
+                if not (runs and os.path.join(os.path.normpath(path), "").startswith(runs))}
 
     @functools.cached_property
     def initial(self) -> StoredModel | None:
@@ -95,7 +97,8 @@ class Candidates:
         return unshared_config(config) if source.unshare_layers else config
 
     def _open(self, path: str) -> StoredModel:
-        model = first_layers(open_model(path), self.num_layers)
+        model = open_model(path)
+        model = first_layers(model, self.num_layers) if self.num_layers else model
         return unshared(model) if self.source.unshare_layers and path == self.source.init_path else model
 
 
@@ -226,7 +229,7 @@ def choose(source: Source, heads: Collection[str] = (), output_dir: str | None =
     _check_members(members, run if not do_train else None)
     if run:  # which continues, or predicts
         initial = _initial_beside(run, candidates)
-        weights = first_layers(run, num_layers)
+        weights = first_layers(run, num_layers) if num_layers else run
         config = weights.optional_config or candidates.config(initial or run)
         config = config.replace(**source.dropout) if do_train else config
         model = ChosenModel(config, _vocabulary_of_run(run, source, initial), weights.settings, weights, candidates)

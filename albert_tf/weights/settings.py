@@ -14,7 +14,7 @@ import fnmatch
 import json
 import os
 import unicodedata
-from typing import Sequence
+from typing import Any, Sequence
 
 from absl import logging
 
@@ -43,6 +43,12 @@ def settings_in(folder: str) -> Settings:
         pooling = pooling_in(folder)
         return settings.of_class(SentenceEncoderSettings).replaced(**pooling) if pooling else settings
     return settings
+
+
+def settings_of(head: str | None, stored: Settings, **values: Any) -> Settings:
+    """The settings of a kind of model: the stored ones, with values from other files where this kind has them."""
+    settings = stored.of_class(settings_class(head))
+    return settings.replaced(**{name: value for name, value in values.items() if name in settings.names()})
 
 
 def write_settings(

@@ -25,7 +25,6 @@ from typing import Callable, Mapping, NamedTuple, Sequence
 import tensorflow as tf
 
 from albert_tf.config import CONFIG_NAME, AlbertConfig
-from albert_tf.modeling.layers import check_finite_weights
 from albert_tf.modeling.settings import Settings
 from albert_tf.utils import bounds
 from albert_tf.utils.files import check_is_file, errors_naming_origin, names_in
@@ -133,41 +132,39 @@ def open_model(path: str) -> StoredModel:
 
     A directory of several runs means the best of them. No code of a SavedModel runs here.
     """
-    if not is_url(path) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
-        check_is_file(path)  # and no pipe
-    folder = shipped_model(path)
-    return dataclasses.replace(_open(folder), path=path) if folder else _open(path)
+    if folder := shipped_model(path):
+        return dataclasses.replace(open_model(folder), path=path)
+    folder = _folder(path)
+    if folder == path:
+        return _read(path)
+    named = errors_naming_origin(path, folder)  # all error messages, also from later reads, have the original's name
+    model = named(_read)(folder)
+    made_from = model.vocabulary.made_from and model.vocabulary.made_from.replace(folder, path)
+    return dataclasses.replace(
+        model, path=path, vocabulary=dataclasses.replace(model.vocabulary, archive=path, made_from=made_from),
+        tensors={key: StoredTensor(tensor.shape, named(tensor.read)) for key, tensor in model.tensors.items()})
 
 
-def _open(path: str) -> StoredModel:
+def _folder(path: str) -> str:
+    """The folder of the copy of a model that is downloaded or unpacked; the path itself for any other model."""
     if path.startswith(SCHEME):
         from albert_tf.weights.hugging_face import hub
 
-        return _copy_in(hub.downloaded(path), path)
-    archive = path
+        return hub.downloaded(path)
+    file = path
     if is_url(path):
         from albert_tf.weights.archive import downloaded
 
-        archive = downloaded(path)
-    if tf.io.gfile.exists(archive) and not tf.io.gfile.isdir(archive):  # a checkpoint's prefix is no file's name
+        file = downloaded(path)
+    if tf.io.gfile.exists(file) and not tf.io.gfile.isdir(file):  # a checkpoint's prefix is no file's name
         from albert_tf.weights.archive import is_archive, unpacked
 
-        if is_archive(archive):
-            with errors_naming_origin(path, archive):
-                directory = unpacked(archive)
-            return _copy_in(directory, path)
-        refuse_pickle(path)
-    return _read(path)
-
-
-def _copy_in(directory: str, name: str) -> StoredModel:
-    """The copy of a model in a directory. All error messages, also from later reads, have the original's name."""
-    named = errors_naming_origin(name, directory)
-    source = named(_read)(directory)
-    made_from = source.vocabulary.made_from and source.vocabulary.made_from.replace(directory, name)
-    return dataclasses.replace(
-        source, path=name, vocabulary=dataclasses.replace(source.vocabulary, archive=name, made_from=made_from),
-        tensors={key: StoredTensor(tensor.shape, named(tensor.read)) for key, tensor in source.tensors.items()})
+        check_is_file(file)  # and no pipe
+        if is_archive(file):
+            with errors_naming_origin(path, file):
+                return unpacked(file)
+        refuse_pickle(file)
+    return path
 
 
 def _read(path: str) -> StoredModel:
@@ -200,6 +197,18 @@ def refuse_pickle(path: str) -> None:
         raise ValueError(f"{path} is {kind}, which can run any code when it is read: save the model as safetensors "
                          "(Hugging Face's save_pretrained does), and use that folder. A checkpoint of PL-BERT: "
                          f"{_TO_SAFETENSORS} {files}")
+
+
+def check_finite_weights(name: str, values: tf.Tensor | tf.Variable, path: str) -> None:
+    """Raises a ValueError that names file and variable if a value is NaN or infinite. Integers are always accepted."""
+    values = tf.convert_to_tensor(values)
+    if not values.dtype.is_floating:
+        return
+    is_finite = tf.math.is_finite(values)
+    if not tf.reduce_all(is_finite):
+        size = int(tf.size(values))
+        count = size - int(tf.math.count_nonzero(is_finite))
+        raise ValueError(f"{path} cannot be used: {count:,} of the {size:,} values of {name} are NaN or infinite")
 
 
 def is_url(path: str) -> bool:

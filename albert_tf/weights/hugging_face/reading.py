@@ -19,13 +19,12 @@ import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.text.pieces import load_vocab
 from albert_tf.utils import bounds
 from albert_tf.utils.files import read_json_object, version
 from albert_tf.utils.manifests import check_model_file
 from albert_tf.utils.outputs import local_copy
-from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM, head_of_variables, settings_class
+from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM, head_of_variables
 from albert_tf.weights.hugging_face import (
     ADAPTER,
     INDEX,
@@ -41,7 +40,7 @@ from albert_tf.weights.hugging_face.configs import (
     read_transformer_config,
     transformer_folder,
 )
-from albert_tf.weights.settings import settings_in
+from albert_tf.weights.settings import settings_in, settings_of
 from albert_tf.weights.stored_model import StoredModel, StoredTensor, check_count, refuse_pickle
 from albert_tf.weights.tf1 import LAYERS
 from albert_tf.weights.transforms import without_identity
@@ -69,16 +68,14 @@ def read(folder: str) -> StoredModel:
     tokenizer_config = read_json_object(path) if tf.io.gfile.exists(path) else {}
     transformer_config, settings, head = read_transformer_config(folder), settings_in(folder), HEAD_OF_CLASS.get(
         architecture)
-    told["activation_fn"] = settings.of_class(ClassifierSettings).activation_fn or told["activation_fn"]
+    told["activation_fn"] = getattr(settings, "activation_fn", None) or told["activation_fn"]
     lengths = transformer_config.get("max_seq_length"), tokenizer_config.get(LENGTH)
     tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], head)
     head = "sentence_encoder" if pooling else settings.head or head
     if head is None and any(told.values()):
         head = head_of_variables(tensors).name
-    settings = settings.of_class(settings_class(head))
-    settings = settings.replaced(
-        max_seq_length=_length(lengths, config.max_position_embeddings),
-        **{name: value for name, value in told.items() if name in settings.names()}, **(pooling or {}))
+    settings = settings_of(head, settings, max_seq_length=_length(lengths, config.max_position_embeddings), **told,
+                           **(pooling or {}))
     inputs = tokenizer_config.get("model_input_names")
     if isinstance(inputs, list) and "token_type_ids" not in inputs and _SEGMENTS in tensors:
         table = tensors[_SEGMENTS]  # transformers gives the model zeros, so all rows become the first one
