@@ -58,7 +58,7 @@ REFUSED: dict[str, dict[str, _Refused]] = {
         **_NAMES_OF_TOKENS,
     },
     "special_tokens_map.json": _NAMES_OF_TOKENS,
-    "tokenizer.json": {  # the types of steps, and the directions; tokenizer_steps.py compares the values of steps
+    "tokenizer.json": {  # the types of steps, and the directions; tokenizer_options.py compares the values of steps
         "model": _Refused("only Unigram (SentencePiece) and WordPiece can be read", ("Unigram", "WordPiece")),
         "normalizer": _Refused("only the steps of ALBERT and BERT can be read", (
             "BertNormalizer", "NFKD", "StripAccents", "Lowercase", "Precompiled", "Strip", "Replace")),

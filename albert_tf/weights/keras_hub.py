@@ -32,9 +32,10 @@ from albert_tf.utils.files import errors_at, read_json_object
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.heads import settings_class
+from albert_tf.weights.hugging_face.tokenizer_options import options_in
 from albert_tf.weights.stored_model import StoredModel, StoredTensor
 from albert_tf.weights.transforms import without_identity
-from albert_tf.weights.vocabulary import VocabularyFiles, options_in
+from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG, TASK = "config.json", "task.json"
 WEIGHTS, TASK_WEIGHTS = "model.weights.h5", "task.weights.h5"  # of the backbone, and of the head

@@ -20,10 +20,11 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, trackable_
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.utils.outputs import checkpoint_reader
+from albert_tf.weights.hugging_face.tokenizer_options import options_in
 from albert_tf.weights.settings import settings_in
 from albert_tf.weights.stored_model import StoredModel, StoredTensor, config_in
 from albert_tf.weights.tf1 import clear_errors, read_checkpoint
-from albert_tf.weights.vocabulary import options_in, vocabulary_in
+from albert_tf.weights.vocabulary import vocabulary_in
 
 _GRAPH = "saved_model.pb"
 _VARIABLES = os.path.join("variables", "variables")

@@ -1,31 +1,23 @@
-"""The vocabulary that is stored with weights: its file, and how its tokenizer reads texts.
-
-Beside the vocabulary, the files of a Hugging Face folder say how its tokenizer reads texts. transformers 5 reads
-tokenizer_config.json; special_tokens_map.json and added_tokens.json, if that file has no added_tokens_decoder; and
-tokenizer.json. What changes ids is followed here, or refused.
-"""
+"""The vocabulary that is stored with weights: its file, and the options of its tokenizer that are stored beside it."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import fnmatch
-import functools
 import json
 import os
-import reprlib
-from typing import TYPE_CHECKING, Any, Collection, Iterable, Iterator, NamedTuple
+from typing import TYPE_CHECKING, Any, Collection
 
 from absl import logging
 
 from albert_tf.text.added_tokens import AddedToken
-from albert_tf.utils.files import errors_at, errors_naming_origin, names_in, read_bytes, read_json_object, version
-from albert_tf.utils.foreign_keys import check_supported
+from albert_tf.utils.files import errors_naming_origin, names_in, read_bytes
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.manifests import checked_manifest, manifest_of, read_manifest
 from albert_tf.utils.outputs import output, write_or_remove
-from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON, tokenizer_steps
-from albert_tf.weights.hugging_face.tokenizer_steps import check_steps, prepend_scheme
+from albert_tf.weights.hugging_face import TOKENIZER_CONFIG
+from albert_tf.weights.hugging_face.tokenizer_options import CASING, TokenizerOptions, options_in
 
 if TYPE_CHECKING:
     from albert_tf.config import AlbertConfig
@@ -36,40 +28,6 @@ _SENTENCEPIECE = ("30k-clean.model", "spiece.model", "*.model")
 _WORDPIECE = ("vocab_chinese.txt", "vocab.txt", "*vocab*.txt")
 VOCABULARIES = (*_SENTENCEPIECE, *_WORDPIECE)
 _MULTIPLES = (1, *(2**power for power in range(3, 11)))  # to which the size of a vocabulary is rounded up
-SPECIAL_TOKENS_MAP, ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
-CASING = ("do_lower_case", "keep_accents")
-STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
-# Keys of this package in tokenizer_config.json.
-PREFIXES_PARTS, TRANSFORMERS_RULES = "prefixes_parts", "transformers_rules"
-# Written in a text they are text here, as in the release.
-_SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>", "[PAD]", "[UNK]")
-# Values of tokenizer_class: of ALBERT, of classes that follow tokenizer.json alone, and the beginnings of BERT's.
-_ALBERT = (None, "AlbertTokenizer", "AlbertTokenizerFast")
-_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
-_BERT = ("Bert", "DistilBert", "Electra")
-_SPECIAL_TOKENS = ("cls_token", "sep_token", "mask_token", "unk_token")
-
-
-class TokenizerOptions(NamedTuple):
-    """The options of a FullTokenizer; None if nothing is stored."""
-
-    do_lower_case: bool | None = None
-    keep_accents: bool | None = None
-    added_tokens: tuple[AddedToken, ...] | None = None
-    prefixes_parts: bool | None = None
-    transformers_rules: bool | None = None
-
-    def with_defaults(self, other: TokenizerOptions) -> TokenizerOptions:
-        """These options, and `other`'s where nothing is stored here."""
-        return self._replace(**{name: value for name, value in other._asdict().items() if getattr(self, name) is None})
-
-    def to_json(self) -> dict[str, Any]:
-        """The options that are set, as in tokenizer_config.json."""
-        values = {name: value for name, value in self._asdict().items() if value is not None}
-        tokens = values.pop("added_tokens", ())
-        if tokens:
-            values["added_tokens_decoder"] = {str(token.id): token.to_json() for token in tokens}
-        return values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,98 +178,3 @@ def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
         if not any(-(-max(size, lines) // multiple) * multiple == config.vocab_size for multiple in _MULTIPLES):
             raise ValueError(f"{path} has only {size:,} pieces, but the config's vocab_size is {config.vocab_size:,}: "
                              "the file was truncated, or they belong to different models")
-
-
-# --- the files of a Hugging Face folder ------------------------------------------------------------------------------
-
-
-def options_in(folder: str) -> TokenizerOptions:
-    """The options that the files of a folder tell. The special tokens of every vocabulary are not added tokens.
-
-    Raises ValueError for what FullTokenizer cannot do, such as removing accents from text that is not lower-cased.
-    """
-    names = (TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS, TOKENIZER_JSON)
-    paths = [os.path.join(folder, name) for name in names]
-    return _read(*paths, *(version(path) if tf.io.gfile.exists(path) else None for path in paths))
-
-
-@functools.lru_cache(maxsize=64)
-def _read(
-    config_path: str, map_path: str, added_path: str, json_path: str, *versions: tuple | None
-) -> TokenizerOptions:
-    config, special_map, added, content = (
-        read_json_object(path) if exists else {}
-        for path, exists in zip((config_path, map_path, added_path, json_path), versions))
-    tokens: dict[str, AddedToken] = {}
-    with _errors_at(config_path):
-        check_supported(TOKENIZER_CONFIG, {**config, **_special_tokens(config)})
-        options = _options(config)
-        decoder = config.get("added_tokens_decoder")
-        tokens.update(_named(AddedToken.of_json(token, int(number)) for number, token in (decoder or {}).items()))
-        tokens = {**_named(_extra_tokens(config)), **tokens}
-    if decoder is None:
-        with _errors_at(map_path):
-            check_supported(SPECIAL_TOKENS_MAP, _special_tokens(special_map))
-            tokens = {**_named(_extra_tokens(special_map)), **tokens}
-        with _errors_at(added_path):
-            tokens.update(_named(AddedToken.of_json(content, number, special=content in tokens)
-                                 for content, number in added.items()))
-    with _errors_at(json_path):
-        tokens.update(_named(map(AddedToken.of_json, content.get("added_tokens") or [])))
-        tokenizer_class, kind = config.get("tokenizer_class"), None
-        if isinstance(content.get("model"), dict):  # otherwise it is a file of keras-hub
-            check_steps(content)
-            kind = content["model"]["type"]
-            options = options.with_defaults(TokenizerOptions(transformers_rules=kind == "WordPiece" or None))
-            casing = TokenizerOptions(*tokenizer_steps.casing(content))
-            if tokenizer_class in _GENERIC:
-                options = casing.with_defaults(options)
-            elif kind == "Unigram":
-                options = options.with_defaults(casing)
-        prefixes_parts = tokenizer_class in _ALBERT or prepend_scheme(content) == "always"
-    kept = tuple(token for content, token in tokens.items() if content not in _SPECIAL)
-    if kept:
-        options = options._replace(added_tokens=kept, prefixes_parts=bool(config.get(PREFIXES_PARTS, prefixes_parts)))
-    return options
-
-
-def _special_tokens(values: dict[str, Any]) -> dict[str, Any]:
-    """The special tokens that a file names, as strings."""
-    named = {name: values.get(name) for name in _SPECIAL_TOKENS}
-    return {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
-
-
-def _options(config: dict[str, Any]) -> TokenizerOptions:
-    """The options in tokenizer_config.json, without added tokens."""
-    for name in (*CASING, STRIP_ACCENTS, TRANSFORMERS_RULES):
-        if not isinstance(config.get(name), (bool, type(None))):
-            raise ValueError(f"{name} must be true or false. Received: {reprlib.repr(config[name])}")
-    lower, keep_accents, strip_accents = map(config.get, (*CASING, STRIP_ACCENTS))
-    if strip_accents and lower is False:
-        raise ValueError(f"{STRIP_ACCENTS} is true and do_lower_case false: accents can be removed only from text that "
-                         "is lower-cased")
-    if keep_accents is None and strip_accents is not None:
-        keep_accents = not strip_accents
-    is_bert = str(config.get("tokenizer_class")).startswith(_BERT)
-    rules = config.get(TRANSFORMERS_RULES)
-    return TokenizerOptions(lower, keep_accents, transformers_rules=(is_bert or None) if rules is None else rules)
-
-
-@contextlib.contextmanager
-def _errors_at(path: str) -> Iterator[None]:
-    """Errors of a wrong type or a missing key as ValueErrors, with the file's name."""
-    with errors_at(path):
-        try:
-            yield
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"it is not a file of transformers: {error!r}") from error
-
-
-def _named(tokens: Iterable[AddedToken]) -> dict[str, AddedToken]:
-    return {token.content: token for token in tokens}
-
-
-def _extra_tokens(values: dict[str, Any]) -> Iterator[AddedToken]:
-    extra = values.get("extra_special_tokens") or values.get("additional_special_tokens") or []
-    for token in extra.values() if isinstance(extra, dict) else extra:
-        yield AddedToken.of_json(token, special=True)

@@ -17,7 +17,7 @@ from albert_tf.training.strategy import create_strategy
 from albert_tf.utils.files import parse_json_object, parse_yaml_object, read_json_object
 from albert_tf.weights.hugging_face.configs import read_config
 from albert_tf.weights.hugging_face.reading import stored_tensors
-from albert_tf.weights.vocabulary import options_in
+from albert_tf.weights.hugging_face.tokenizer_options import options_in
 
 
 def read_recipe(path):

@@ -12,10 +12,11 @@ from albert_tf.export.conversion import convert
 from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.text.vocabulary import train_vocabulary
 from albert_tf.weights.choice import choose
+from albert_tf.weights.hugging_face.tokenizer_options import options_in
 from albert_tf.weights.settings import SETTINGS
 from albert_tf.weights.source import Source
 from albert_tf.weights.stored_model import open_model
-from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary, options_in, vocabulary_in
+from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary, vocabulary_in
 
 
 @pytest.mark.parametrize("to", ["ours", "tf1"])

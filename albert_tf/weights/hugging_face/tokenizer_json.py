@@ -39,24 +39,21 @@ from albert_tf.utils.files import errors_at, read_json_object, version
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import folder_of_this_process, write_bytes, write_or_remove, write_text
 from albert_tf.weights.hugging_face import LENGTH, TOKENIZER_CONFIG, TOKENIZER_JSON
-from albert_tf.weights.hugging_face.tokenizer_steps import (
+from albert_tf.weights.hugging_face.tokenizer_options import (
     LOWERCASE,
     NFKD,
     SINGLE_SPACES,
+    SPECIAL_TOKENS_MAP,
     STRIP,
+    STRIP_ACCENTS,
     WHITE_SPACE,
     WHITESPACE_SPLIT,
+    options_in,
     prepend_scheme,
     replace,
     steps,
 )
-from albert_tf.weights.vocabulary import (
-    SPECIAL_TOKENS_MAP,
-    STRIP_ACCENTS,
-    VocabularyFiles,
-    copy_vocabulary,
-    options_in,
-)
+from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary
 
 # The fields of sentencepiece_model.proto that are read and written here.
 _PROTO = """

@@ -1,19 +1,156 @@
-"""The steps of a tokenizer.json, compared with those that FullTokenizer computes. Other steps are refused by name.
+"""The options of a tokenizer in the files of a Hugging Face folder. What changes ids is followed here, or refused.
 
-The library tokenizers computes a text's ids by a normalizer, a pre_tokenizer, a model and a post_processor. Each is one
-step or a sequence of steps, and each step has values. A step is accepted if all of its values are.
+transformers 5 reads tokenizer_config.json; special_tokens_map.json and added_tokens.json, if that file has no
+added_tokens_decoder; and tokenizer.json. The library tokenizers computes a text's ids by a normalizer, a pre_tokenizer,
+a model and a post_processor. Each is one step or a sequence of steps, and each step has values. A step is accepted if
+all of its values are those of FullTokenizer.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 import reprlib
 import sys
 import unicodedata
-from typing import Any, Sequence
+from typing import Any, Iterable, Iterator, NamedTuple, Sequence
 
+from albert_tf.text.added_tokens import AddedToken
 from albert_tf.text.pieces import LONGEST_WORD_OF_TRANSFORMERS, UNKNOWN, WORD_START
+from albert_tf.utils.files import errors_at, read_json_object, version
 from albert_tf.utils.foreign_keys import check_supported
-from albert_tf.weights.hugging_face import TOKENIZER_JSON
+from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.weights.hugging_face import TOKENIZER_CONFIG, TOKENIZER_JSON
+
+SPECIAL_TOKENS_MAP, ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
+CASING = ("do_lower_case", "keep_accents")
+STRIP_ACCENTS = "strip_accents"  # of Hugging Face's BERT, the opposite of keep_accents
+# Keys of this package in tokenizer_config.json.
+PREFIXES_PARTS, TRANSFORMERS_RULES = "prefixes_parts", "transformers_rules"
+# Written in a text they are text here, as in the release.
+_SPECIAL = ("[CLS]", "[SEP]", "[MASK]", "<pad>", "<unk>", "[PAD]", "[UNK]")
+# Values of tokenizer_class: of ALBERT, of classes that follow tokenizer.json alone, and the beginnings of BERT's.
+_ALBERT = (None, "AlbertTokenizer", "AlbertTokenizerFast")
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
+_BERT = ("Bert", "DistilBert", "Electra")
+_SPECIAL_TOKENS = ("cls_token", "sep_token", "mask_token", "unk_token")
+
+
+class TokenizerOptions(NamedTuple):
+    """The options of a FullTokenizer; None if nothing is stored."""
+
+    do_lower_case: bool | None = None
+    keep_accents: bool | None = None
+    added_tokens: tuple[AddedToken, ...] | None = None
+    prefixes_parts: bool | None = None
+    transformers_rules: bool | None = None
+
+    def with_defaults(self, other: TokenizerOptions) -> TokenizerOptions:
+        """These options, and `other`'s where nothing is stored here."""
+        return self._replace(**{name: value for name, value in other._asdict().items() if getattr(self, name) is None})
+
+    def to_json(self) -> dict[str, Any]:
+        """The options that are set, as in tokenizer_config.json."""
+        values = {name: value for name, value in self._asdict().items() if value is not None}
+        tokens = values.pop("added_tokens", ())
+        if tokens:
+            values["added_tokens_decoder"] = {str(token.id): token.to_json() for token in tokens}
+        return values
+
+
+def options_in(folder: str) -> TokenizerOptions:
+    """The options that the files of a folder tell. The special tokens of every vocabulary are not added tokens.
+
+    Raises ValueError for what FullTokenizer cannot do, such as removing accents from text that is not lower-cased.
+    """
+    names = (TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS, TOKENIZER_JSON)
+    paths = [os.path.join(folder, name) for name in names]
+    return _read(*paths, *(version(path) if tf.io.gfile.exists(path) else None for path in paths))
+
+
+@functools.lru_cache(maxsize=64)
+def _read(
+    config_path: str, map_path: str, added_path: str, json_path: str, *versions: tuple | None
+) -> TokenizerOptions:
+    config, special_map, added, content = (
+        read_json_object(path) if exists else {}
+        for path, exists in zip((config_path, map_path, added_path, json_path), versions))
+    tokens: dict[str, AddedToken] = {}
+    with _errors_at(config_path):
+        check_supported(TOKENIZER_CONFIG, {**config, **_special_tokens(config)})
+        options = _options(config)
+        decoder = config.get("added_tokens_decoder")
+        tokens.update(_named(AddedToken.of_json(token, int(number)) for number, token in (decoder or {}).items()))
+        tokens = {**_named(_extra_tokens(config)), **tokens}
+    if decoder is None:
+        with _errors_at(map_path):
+            check_supported(SPECIAL_TOKENS_MAP, _special_tokens(special_map))
+            tokens = {**_named(_extra_tokens(special_map)), **tokens}
+        with _errors_at(added_path):
+            tokens.update(_named(AddedToken.of_json(content, number, special=content in tokens)
+                                 for content, number in added.items()))
+    with _errors_at(json_path):
+        tokens.update(_named(map(AddedToken.of_json, content.get("added_tokens") or [])))
+        tokenizer_class, kind = config.get("tokenizer_class"), None
+        if isinstance(content.get("model"), dict):  # otherwise it is a file of keras-hub
+            _check_steps(content)
+            kind = content["model"]["type"]
+            options = options.with_defaults(TokenizerOptions(transformers_rules=kind == "WordPiece" or None))
+            if tokenizer_class in _GENERIC:
+                options = _casing(content).with_defaults(options)
+            elif kind == "Unigram":
+                options = options.with_defaults(_casing(content))
+        prefixes_parts = tokenizer_class in _ALBERT or prepend_scheme(content) == "always"
+    kept = tuple(token for content, token in tokens.items() if content not in _SPECIAL)
+    if kept:
+        options = options._replace(added_tokens=kept, prefixes_parts=bool(config.get(PREFIXES_PARTS, prefixes_parts)))
+    return options
+
+
+def _special_tokens(values: dict[str, Any]) -> dict[str, Any]:
+    """The special tokens that a file names, as strings."""
+    named = {name: values.get(name) for name in _SPECIAL_TOKENS}
+    return {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
+
+
+def _options(config: dict[str, Any]) -> TokenizerOptions:
+    """The options in tokenizer_config.json, without added tokens."""
+    for name in (*CASING, STRIP_ACCENTS, TRANSFORMERS_RULES):
+        if not isinstance(config.get(name), (bool, type(None))):
+            raise ValueError(f"{name} must be true or false. Received: {reprlib.repr(config[name])}")
+    lower, keep_accents, strip_accents = map(config.get, (*CASING, STRIP_ACCENTS))
+    if strip_accents and lower is False:
+        raise ValueError(f"{STRIP_ACCENTS} is true and do_lower_case false: accents can be removed only from text that "
+                         "is lower-cased")
+    if keep_accents is None and strip_accents is not None:
+        keep_accents = not strip_accents
+    is_bert = str(config.get("tokenizer_class")).startswith(_BERT)
+    rules = config.get(TRANSFORMERS_RULES)
+    return TokenizerOptions(lower, keep_accents, transformers_rules=(is_bert or None) if rules is None else rules)
+
+
+@contextlib.contextmanager
+def _errors_at(path: str) -> Iterator[None]:
+    """Errors of a wrong type or a missing key as ValueErrors, with the file's name."""
+    with errors_at(path):
+        try:
+            yield
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"it is not a file of transformers: {error!r}") from error
+
+
+def _named(tokens: Iterable[AddedToken]) -> dict[str, AddedToken]:
+    return {token.content: token for token in tokens}
+
+
+def _extra_tokens(values: dict[str, Any]) -> Iterator[AddedToken]:
+    extra = values.get("extra_special_tokens") or values.get("additional_special_tokens") or []
+    for token in extra.values() if isinstance(extra, dict) else extra:
+        yield AddedToken.of_json(token, special=True)
+
+
+# --- the steps of a tokenizer.json -----------------------------------------------------------------------------------
 
 Step = dict[str, Any]
 _Accepted = dict[str, Sequence[Any]]  # the accepted values of each key of a step
@@ -29,8 +166,8 @@ def replace(content: str, **pattern: str) -> Step:
 WHITE_SPACE = replace(" ", Regex="[" + "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1)))) + "]+")
 NFKD, LOWERCASE, SINGLE_SPACES = dict(type="NFKD"), dict(type="Lowercase"), replace(" ", Regex=" {2,}")
 STRIP = dict(type="Strip", strip_left=False, strip_right=True)
-_STRIP_ACCENTS, _PRECOMPILED = dict(type="StripAccents"), dict(type="Precompiled")
-_NORMALIZER = (WHITE_SPACE, replace('"', String="``"), replace('"', String="''"), NFKD, _STRIP_ACCENTS, LOWERCASE,
+_WITHOUT_ACCENTS, _PRECOMPILED = dict(type="StripAccents"), dict(type="Precompiled")
+_NORMALIZER = (WHITE_SPACE, replace('"', String="``"), replace('"', String="''"), NFKD, _WITHOUT_ACCENTS, LOWERCASE,
                _PRECOMPILED, SINGLE_SPACES, STRIP)
 WHITESPACE_SPLIT = dict(type="WhitespaceSplit")
 # The values of BERT's steps. A missing value is null.
@@ -44,7 +181,7 @@ _METASPACE: _Accepted = dict(
     prepend_scheme=(None, "always", "first", "never"), split=(None, True, False))
 
 
-def check_steps(content: dict[str, Any]) -> None:
+def _check_steps(content: dict[str, Any]) -> None:
     """Raises ValueError, which names the step, if a tokenizer.json computes other ids than FullTokenizer can."""
     kind = content["model"].get("type") or "none"
     directions = {name: (content.get(name) or {}).get("direction") for name in ("truncation", "padding")}
@@ -86,7 +223,7 @@ def _check_sentencepiece(content: dict[str, Any]) -> None:
         if step not in _NORMALIZER[order + 1 :]:
             raise _unsupported("normalizer", [step], "it is not a step of ALBERT, or has another place there")
         order = _NORMALIZER.index(step)
-    if (NFKD in found) != (_STRIP_ACCENTS in found):
+    if (NFKD in found) != (_WITHOUT_ACCENTS in found):
         raise _unsupported("normalizer", found, "NFKD and StripAccents go together")
     splits = steps(content, "pre_tokenizer")
     if not splits or splits[:-1] not in ([], [WHITESPACE_SPLIT]):
@@ -102,7 +239,7 @@ def _name(step: Step) -> Step:
     """The step, without values that a SentencePiece model has, or with the name of what it does."""
     if step["type"] == "Precompiled":
         return _PRECOMPILED
-    return _STRIP_ACCENTS if removes_combining_characters(step) else step
+    return _WITHOUT_ACCENTS if removes_combining_characters(step) else step
 
 
 def removes_combining_characters(step: Step) -> bool:
@@ -172,12 +309,10 @@ def prepend_scheme(content: dict[str, Any]) -> str | None:
     return None
 
 
-def casing(content: dict[str, Any]) -> tuple[bool | None, bool | None]:
-    """do_lower_case and keep_accents of the normalizer; None without a tokenizer.json."""
-    if not content:
-        return None, None
+def _casing(content: dict[str, Any]) -> TokenizerOptions:
+    """do_lower_case and keep_accents of the normalizer of a tokenizer.json."""
     normalizer = [_name(step) for step in steps(content, "normalizer")]
     lower = any(step == LOWERCASE or step.get("lowercase", False) for step in normalizer)
     strips = [lower if step.get("strip_accents") is None else step["strip_accents"]
               for step in normalizer if step["type"] == "BertNormalizer"]
-    return lower, not any(strips) and _STRIP_ACCENTS not in normalizer
+    return TokenizerOptions(lower, not any(strips) and _WITHOUT_ACCENTS not in normalizer)
