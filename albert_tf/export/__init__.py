@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from albert_tf.utils.imports import loader_of
 from albert_tf.weights import BERT_PREFIX
-from albert_tf.weights.hugging_face import WEIGHTS
+from albert_tf.weights.hugging_face import PL_BERT_WEIGHTS, WEIGHTS
 from albert_tf.weights.runs import BEST
 
 
@@ -23,6 +23,7 @@ FORMATS = {
     "tf1_bert": Format(f"{BERT_PREFIX}.index", "google-research/bert's checkpoint"),
     "ours": Format(f"{BEST}.index", "a checkpoint of this package"),
     "hugging_face": Format(WEIGHTS, "a folder of Hugging Face"),
+    "pl_bert": Format(PL_BERT_WEIGHTS, "a checkpoint of PL-BERT for StyleTTS2"),
     "tf_hub": Format("saved_model.pb", "a TF-Hub module of TensorFlow 2"),
 }
 # Weights in files for ONNX and TensorFlow Lite. float16: half the size; ONNX Runtime casts them to float32 when

@@ -25,7 +25,7 @@ from albert_tf.utils.outputs import output_checkpoint, used_alone, write_text
 from albert_tf.weights import BERT_PREFIX
 from albert_tf.weights.from_pretrained import build
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face
+from albert_tf.weights.hugging_face.writing import class_of_hugging_face, save_hugging_face, save_pl_bert
 from albert_tf.weights.model_card import write_model_card
 from albert_tf.weights.runs import BEST, check_no_run
 from albert_tf.weights.settings import remove_damaged_settings, settings_in, write_settings
@@ -138,6 +138,8 @@ def save(
             _save_module(model, output_dir, vocabulary, never_trained, dict(made_from))
         elif to == "hugging_face":
             save_hugging_face(model, output_dir, vocabulary, dtype)
+        elif to == "pl_bert":
+            save_pl_bert(model, output_dir, vocabulary)
         else:
             _save_checkpoint(model, output_dir, to, vocabulary, never_trained)
         write_conversion_card(model, output_dir, to, base_model, dtype, never_trained)

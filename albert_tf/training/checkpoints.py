@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # No run starts in the folder of a model in another format, since it would replace its config and settings.
 _OTHER_MODELS = ("model.safetensors", "pytorch_model.bin", "model.weights.h5", "bert_model.ckpt.index",
-                 "saved_model.pb", "*.onnx")
+                 "saved_model.pb", "*.onnx", "step_*.t7")
 _LOSS_SCALE = f"loss_scale/value{VALUE}"
 _UNREADABLE = unreadable_errors()
 

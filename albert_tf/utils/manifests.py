@@ -38,7 +38,7 @@ from albert_tf.utils.outputs import move, move_back, output, remove, replace_fil
 # The manifest of a folder that output_folder has written is named after this.
 EXPORT = "export"
 # Manifests have checksums of files with these endings. The records of a TFRecord file have checksums themselves.
-_SUMMED = (".npy", ".safetensors")
+_SUMMED = (".npy", ".safetensors", ".t7")
 _BLOCK = 1 << 20
 _MANIFEST_START = b'{\n  "complete": '
 

@@ -54,7 +54,7 @@ class Source(VocabularySource, group="Model"):
         "Default: the config of the weights."] = None
     init_checkpoint: Annotated[
         str | None, "Initial weights: a released directory or its .tar.gz (a path or a URL), a checkpoint, a run's "
-        "directory (of several runs the best), a Hugging Face folder, a preset of keras-hub, "
+        "directory (of several runs the best), a Hugging Face folder, a file of PL-BERT, a preset of keras-hub, "
         "hf://org/name[@revision][/subfolder] on the Hugging Face Hub, a TF-Hub module, or albert_tiny_en, which comes "
         "with the package."] = None
     albert_hub_module_handle: Annotated[

@@ -7,6 +7,7 @@
     a URL                         archive.downloaded, then like an archive
     .tar.gz, .tgz, .tar           archive, then like the folder in it
     a folder                      by its files, see _FORMATS
+    a file of torch.save          hugging_face.reading, with the config beside it
     anything else                 tf1, which also reads checkpoints of runs, BERT and albert_zh
 
 The module of a format has a function `read` from a path to a StoredModel, and is imported when a path has this format.
@@ -19,7 +20,6 @@ import fnmatch
 import importlib
 import os
 import pathlib
-import shlex
 from typing import Callable, Mapping, NamedTuple, Sequence
 
 import tensorflow as tf
@@ -30,7 +30,18 @@ from albert_tf.utils import bounds
 from albert_tf.utils.files import check_is_file, errors_naming_origin, names_in
 from albert_tf.weights import BERT_CONFIG
 from albert_tf.weights.heads import HEAD_NAMES, head_named, head_of_variables
-from albert_tf.weights.hugging_face import ADAPTER, CONFIG, INDEX, MODULES, PICKLES, PL_BERT_CONFIG, SCHEME, WEIGHTS
+from albert_tf.weights.hugging_face import (
+    ADAPTER,
+    CONFIG,
+    INDEX,
+    MODULES,
+    PICKLES,
+    PL_BERT_CONFIG,
+    SCHEME,
+    TORCH_INDEX,
+    TORCH_WEIGHTS,
+    WEIGHTS,
+)
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 # The models that come with the package.
@@ -38,21 +49,18 @@ _SHIPPED = pathlib.Path(__file__).parents[1] / "models"
 _SAVED_MODEL = "saved_model.pb"
 _MOST_TENSORS = 20 * bounds.LAYERS.upper  # a layer of BERT has 16; each costs some 0.1 ms, whatever its size
 _TF1 = "*.data-?????-of-?????"  # an index of faiss has the ending of a checkpoint's index
-# The module of a format by a file that its folders have, in the order in which they are looked for. For a pickle or an
-# adapter, the reader says what to do. A folder without any of them is the output of several runs, or an error of tf1.
+# The module of a format by a file that its folders have, in the order in which they are looked for. For an adapter, the
+# reader says what to do. A folder without any of them is the output of several runs, or an error of tf1.
 _FORMATS = {
     _SAVED_MODEL: "tf_hub",
     "model.weights.h5": "keras_hub",
     _TF1: "tf1",
-    **dict.fromkeys((CONFIG, WEIGHTS, INDEX, "pytorch_model.bin", MODULES, ADAPTER, PL_BERT_CONFIG),
+    **dict.fromkeys((CONFIG, WEIGHTS, INDEX, TORCH_WEIGHTS, TORCH_INDEX, MODULES, ADAPTER, PL_BERT_CONFIG),
                     "hugging_face.reading"),
 }
 # Names of files of weights, and the ending of ONNX models, which may be in a subfolder named onnx.
-_WEIGHTS = (_SAVED_MODEL, "*.h5", _TF1, "*.safetensors", INDEX, "*.bin")
+_WEIGHTS = (_SAVED_MODEL, "*.h5", _TF1, "*.safetensors", INDEX, *(f"*{ending}" for ending in PICKLES))
 _ONNX = ".onnx"
-# The first bytes of pickles and of zip files, and the file that newer PyTorch files, which are zip files, begin with.
-_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_ZIP, _FIRST_IN_ZIP = b"PK\x03\x04", b"/data.pkl"
 
 
 class StoredTensor(NamedTuple):
@@ -163,13 +171,14 @@ def _folder(path: str) -> str:
         if is_archive(file):
             with errors_naming_origin(path, file):
                 return unpacked(file)
-        refuse_pickle(file)
     return path
 
 
 def _read(path: str) -> StoredModel:
     """The stored model in a folder, or of a checkpoint."""
-    names = names_in(path) if tf.io.gfile.isdir(path) else []
+    if _is_of_torch(path):
+        return importlib.import_module("albert_tf.weights.hugging_face.reading").read(path)
+    names = names_in(path)
     has_weights = any(fnmatch.filter(names, pattern) for pattern in _WEIGHTS)
     if path.endswith(_ONNX) or not has_weights and ("onnx" in names or fnmatch.filter(names, f"*{_ONNX}")):
         raise ValueError(f"{path} has an ONNX model and no weights: open it with from_onnx, or serve --onnx_model")
@@ -177,26 +186,12 @@ def _read(path: str) -> StoredModel:
     return importlib.import_module(f"albert_tf.weights.{module}").read(path)
 
 
-# The program in PyTorch that makes safetensors of a checkpoint. The names of files follow as arguments, quoted.
-_TO_SAFETENSORS = ("""python -c "import sys, torch, safetensors.torch as s; w = torch.load(sys.argv[1], """
-                   """map_location='cpu', weights_only=True); """
-                   """s.save_file({k: v.clone() for k, v in w.get('net', w).items()}, sys.argv[2])\"""")
-
-
-def refuse_pickle(path: str) -> None:
-    """Raises ValueError if the file at the path is a pickle or PyTorch's zip file by its name or its first bytes."""
+def _is_of_torch(path: str) -> bool:
+    """Whether there is a file with the ending or the first bytes of one of torch.save, a zip file or a pickle."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        return
+        return False
     with tf.io.gfile.GFile(path, "rb") as file:
-        start = file.read(1024)
-    kind = "a zip file of PyTorch" if start.startswith(_ZIP) and _FIRST_IN_ZIP in start else None
-    if start.startswith(_STARTS) or path.endswith(PICKLES):
-        kind = "a pickle"
-    if kind:
-        files = shlex.join([path, os.path.join(os.path.dirname(path), "model.safetensors")])
-        raise ValueError(f"{path} is {kind}, which can run any code when it is read: save the model as safetensors "
-                         "(Hugging Face's save_pretrained does), and use that folder. A checkpoint of PL-BERT: "
-                         f"{_TO_SAFETENSORS} {files}")
+        return path.endswith(PICKLES) or file.read(2) in (b"PK", b"\x80\x02")
 
 
 def check_finite_weights(name: str, values: tf.Tensor | tf.Variable, path: str) -> None:

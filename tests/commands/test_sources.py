@@ -1,10 +1,13 @@
 """Each way to name a model takes every format, or refuses it with one line."""
 
 import re
+import shutil
 import tarfile
 
 import pytest
+import torch_files
 from hub_modules import tf1_module, tf2_module
+from safetensors.numpy import load_file
 from script_session import ScriptSession
 from synthetic_records import write_records
 from tiny import TINY_TEXT
@@ -27,8 +30,8 @@ SCRIPTS = {
     "run_classifier": (dict(_TRAINING, task_name="rte", data_dir="{golden}/glue", cached_dir="{folder}/cached",
                                max_seq_length=24), "output_dir"),
 }
-FORMS = ("tf1", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module", "tf2_module",
-         "unknown_module", "served")
+FORMS = ("tf1", "pytorch", "tf1.tar.gz", "bert.tar.gz", "tf1/model.ckpt-best", "hugging_face", "run", "tf1_module",
+         "tf2_module", "unknown_module", "served")
 # What is said of a format that no script takes.
 REFUSALS = {"unknown_module": "variables do not have the release's names",
             "served": "served has no albert_config.json"}
@@ -47,6 +50,9 @@ def folder(golden, tmp_path_factory):
     for name in ("tf1", "bert"):
         with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
             archive.add(folder / name, f"{name}_tiny")
+    shutil.copytree(folder / "hugging_face", folder / "pytorch")
+    torch_files.save(load_file(folder / "pytorch/model.safetensors"), folder / "pytorch/pytorch_model.bin", older=True)
+    (folder / "pytorch/model.safetensors").unlink()
     tf1_module(folder / "tf1_module", vocabulary_file, TINY_TEXT, lower=True)
     tf2_module(folder / "unknown_module", writes=str(folder / "written"))
     (folder / "lines.txt").write_text("a line\nanother line\n")

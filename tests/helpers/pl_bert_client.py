@@ -1,6 +1,7 @@
 """Makes a small checkpoint as PL-BERT's notebook does, and what PyTorch computes for a batch, by transformers' ALBERT.
 
-    python pl_bert_client.py FOLDER BATCH.npz RESULTS.npz
+    python pl_bert_client.py write FOLDER BATCH.npz RESULTS.npz
+    python pl_bert_client.py read FOLDER BATCH.npz RESULTS.npz    # vectors of a folder, loaded as StyleTTS2 does
 
 Run by the Python of an environment with torch and transformers.
 """
@@ -11,6 +12,7 @@ import sys
 import numpy as np
 import torch
 import transformers
+import yaml
 
 SIZES = dict(vocab_size=178, hidden_size=32, num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
              num_hidden_layers=3, dropout=0.1)
@@ -24,7 +26,22 @@ class Model(torch.nn.Module):
         self.mask_predictor, self.word_predictor = torch.nn.Linear(32, 178), torch.nn.Linear(32, WORDS)
 
 
-def main(folder: str, batch_path: str, results_path: str) -> None:
+def read(folder: str, batch_path: str, results_path: str) -> None:
+    parameters = yaml.safe_load(pathlib.Path(folder, "config.yml").read_text())["model_params"]
+    encoder = transformers.AlbertModel(transformers.AlbertConfig(**parameters)).eval()
+    steps = [int(path.stem.removeprefix("step_")) for path in pathlib.Path(folder).glob("step_*")]
+    net = torch.load(f"{folder}/step_{max(steps)}.t7", map_location="cpu", weights_only=True)["net"]
+    weights = {name.removeprefix("module.encoder."): value for name, value in net.items() if ".encoder." in name}
+    del weights["embeddings.position_ids"]
+    missing = encoder.load_state_dict(weights, strict=False)
+    assert not missing.unexpected_keys and all(name.startswith("pooler.") for name in missing.missing_keys), missing
+    batch = {name: torch.tensor(values) for name, values in np.load(batch_path).items()}
+    with torch.no_grad():
+        vectors = encoder(batch["input_ids"].long(), attention_mask=batch["input_mask"]).last_hidden_state
+    np.savez(results_path, vectors=vectors.numpy())
+
+
+def write(folder: str, batch_path: str, results_path: str) -> None:
     torch.manual_seed(0)
     model, batch = Model().eval(), {name: torch.tensor(values) for name, values in np.load(batch_path).items()}
     for parameter in model.parameters():  # biases and LayerNorms, too
@@ -51,4 +68,4 @@ def main(folder: str, batch_path: str, results_path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    dict(read=read, write=write)[sys.argv[1]](*sys.argv[2:])

@@ -75,6 +75,7 @@ def pickled(value, storages, older=False, protocol=2):
 
         def reducer_override(self, item):
             if isinstance(item, np.ndarray):
+                item = np.asarray(item, order="C")
                 item = View(item.reshape(-1), 0, item.shape, tuple(each // item.itemsize for each in item.strides))
             if not isinstance(item, View):
                 return NotImplemented

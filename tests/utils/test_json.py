@@ -16,7 +16,7 @@ from albert_tf.training.evaluation import read_history
 from albert_tf.training.strategy import create_strategy
 from albert_tf.utils.files import parse_json_object, parse_yaml_object, read_json_object
 from albert_tf.weights.hugging_face.configs import read_config
-from albert_tf.weights.hugging_face.reading import stored_tensors
+from albert_tf.weights.hugging_face.reading import weight_files
 from albert_tf.weights.hugging_face.tokenizer_options import options_in
 
 
@@ -40,7 +40,7 @@ READERS = {
     "config": ("albert_config.json", lambda path: AlbertConfig.from_json_file(str(path))),
     "Hugging Face's config": ("config.json", lambda path: read_config(str(path.parent))),
     "tokenizer config": ("tokenizer_config.json", lambda path: options_in(str(path.parent))),
-    "index of weights": ("model.safetensors.index.json", lambda path: stored_tensors(str(path.parent))),
+    "index of weights": ("model.safetensors.index.json", lambda path: weight_files(str(path.parent))),
     "recipe": ("recipe.json", read_recipe),
     "task config": ("task.json", lambda path: read_table_format(str(path))),
     "manifest": ("x.manifest.json", read_manifest),

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch_files
 from huggingface_hub import constants, hf_api
 from in_process import loaded
 from model_hub import TOKEN, forget, running_hub, set_offline, use_hub
@@ -104,18 +105,33 @@ def test_a_revision_a_subfolder_and_a_preset_of_keras_hub_are_read(model_hub, fo
         "hf://", "hf://name", "hf://org/name@", "hf://org/name/../x", "hf://org/name//x")),
     ("hf://org/tiny@v2", "^hf://org/tiny@v2: .*no such revision$"),
     ("hf://org/tiny@v1.0/nowhere", "^hf://org/tiny@v1.0/nowhere .*model.safetensors .*no file"),
-    ("hf://org/pickle", r"^hf://org/pickle .*model.safetensors .*, pytorch_model.bin"),
+    ("hf://org/tensorflow", r"^hf://org/tensorflow .*model.safetensors .*, tf_model.h5"),
+    ("hf://org/pickle", r"^hf://org/pickle/pytorch_model.bin cannot be read as weights of torch.save: .*'os system'"),
     ("hf://org/unreachable", "^hf://org/unreachable cannot be downloaded: .*not in the cache, and the hub")])
 def test_what_cannot_be_read_is_named(model_hub, folder, monkeypatch, tmp_path, path, message):
     model_hub.add("org/tiny", folder, "v1.0")
     (folder / "model.safetensors").unlink()
-    model_hub.add("org/pickle", folder, pytorch_model__bin=b"\x80\x02")
+    model_hub.add("org/tensorflow", folder, tf_model__h5=b"x")
+    model_hub.add("org/pickle", folder, pytorch_model__bin=b"\x80\x02cos\nsystem\n.")
     if path.endswith("unreachable"):
         monkeypatch.setattr(hf_api.api, "endpoint", "http://127.0.0.1:9")
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ValueError, match=message):
         open_model(path)
-    assert "pytorch_model.bin" not in files_in(tmp_path / "cache")
+    assert ("pytorch_model.bin" in files_in(tmp_path / "cache")) == (path == "hf://org/pickle")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "step_1000000.t7", "kokoro-v1_0.pth"])
+def test_pickles_are_downloaded_where_there_are_no_safetensors(model_hub, folder, name):
+    save(AlbertClassifier(CONFIG, 2), str(folder.parent / "pl_bert"), "pl_bert")
+    model_hub.add("org/pl_bert", folder.parent / "pl_bert")
+    assert_same_weights("hf://org/pl_bert", folder.parent / "pl_bert")
+    torch_files.save(load_file(folder / "model.safetensors"), folder / name)
+    (folder / "model.safetensors").unlink()
+    (folder / ".hugging_face.manifest.json").unlink()
+    model_hub.add("org/torch", folder)
+    assert_same_weights("hf://org/torch", folder)
+    assert open_model("hf://org/torch").settings.label_names == ("no", "yes")
 
 
 def test_a_pooling_and_weights_in_several_files_are_read(model_hub, tmp_path):

@@ -101,13 +101,13 @@ MISTAKES = [
     (("classifier", "hugging_face"), "config.json", of(dict(problem_type="regression")), ["one label", "2"]),
     (HF, WEIGHTS, content((10 * 2**30).to_bytes(8, "little") + b"{}"), ["safetensors file", "too large"]),
     (HF, WEIGHTS, content(b""), ["safetensors file"]), (HF, WEIGHTS, cut(-10), ["safetensors file"]),
-    (HF, WEIGHTS, content(b"\x80\x04\x95 a pickle"), ["pickle", "any code"]),
-    (HF, WEIGHTS, content(b"PK\x03\x04 archive/data.pkl"), ["zip file", "any"]),
+    (HF, WEIGHTS, content(b"\x80\x04\x95 a pickle"), ["safetensors file"]),
     (HF, WEIGHTS, lambda path: path.unlink(), [WEIGHTS]),
     (HF, WEIGHTS, lambda path: (np.savez(path.parent / "vectors.npz", a=1), path.unlink()),
      [None, f"has no {WEIGHTS}"]),
-    (HF, WEIGHTS, lambda path: path.rename(path.parent / "pytorch_model.bin"), ["pytorch_model.bin", "pickle"]),
-    (HF, WEIGHTS, lambda path: path.rename(path.parent / "pytorch_model-00001-of-00001.bin"), ["00001.bin", "pickle"]),
+    (HF, WEIGHTS, lambda path: path.rename(path.parent / "pytorch_model.bin"), ["pytorch_model.bin", "torch.save"]),
+    (HF, WEIGHTS, lambda path: path.rename(path.parent / "pytorch_model-00001-of-00001.bin"), [
+        None, f"has no {WEIGHTS}"]),
     (HF, WEIGHTS, tensors(classifier__bias=lambda values: values["classifier.bias"].astype(np.int32)),
      ["classifier.bias", "I32"]),
     (("pretrainer", "hugging_face"), WEIGHTS, tensors(predictions__decoder__weight=lambda values: values[

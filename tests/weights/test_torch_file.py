@@ -8,12 +8,14 @@ import struct
 import zipfile
 from collections import Counter, OrderedDict
 
+import ml_dtypes
 import numpy as np
 import pytest
 from peers import run_client
 from torch_files import MAGIC, SYSTEM, View, save
 
 from albert_tf.weights.torch_file import TorchTensor, read_torch
+from albert_tf.weights.torch_writer import write_torch
 
 BASE = np.arange(48, dtype=np.float32)
 
@@ -64,6 +66,23 @@ def test_what_torch_saves_in_both_formats_is_read_bit_for_bit(tmp_path):
     assert "torch._utils _rebuild_qtensor" in refused(tmp_path / "quantized.zip")
     assert "torch._utils _rebuild_sparse_tensor" in refused(tmp_path / "sparse.zip")
     assert "torch ComplexFloatStorage" in refused(tmp_path / "complex.zip")
+
+
+def test_torch_reads_what_is_written(tmp_path):
+    values = dict(a=BASE.reshape(6, 8).T, b=np.float32(3), none=np.zeros((0, 3)), half=BASE.astype(np.float16),
+                  brain=BASE.astype(ml_dtypes.bfloat16), positions=np.arange(9)[None], flags=np.array([True, False]))
+    path = tmp_path / "written.pt"
+    write_torch(dict(net=values, step=[1, -1, 255, -2**31, 2**40, 0.5, "\u00e9"], more=(None, True, ())), str(path))
+    read = read_torch(str(path))
+    assert read["step"] == [1, -1, 255, -2**31, 2**40, 0.5, "\u00e9"] and read["more"] == (None, True, ())
+    for name, value in values.items():
+        assert read["net"][name].storage.dtype == value.dtype
+        np.testing.assert_array_equal(read["net"][name].read(), value)
+    write_torch(read, str(tmp_path / "again.pt"))
+    assert (tmp_path / "again.pt").read_bytes() == path.read_bytes()
+    run_client("transformers", "torch_client.py", "read", path, tmp_path / "values.npz")
+    for name, value in np.load(tmp_path / "values.npz").items():
+        np.testing.assert_array_equal(value, values[name.removeprefix("/net/")].astype(value.dtype))
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])

@@ -72,13 +72,15 @@ class ModelConfig(NamedTuple):
 
 
 def read_config(folder: str) -> ModelConfig:
-    """The content of a folder's config.json, or of the config.yml of PL-BERT."""
+    """The content of a folder's config.json, also of Kokoro's, or of the config.yml of PL-BERT."""
     path = os.path.join(folder, CONFIG)
     if not tf.io.gfile.exists(path) and tf.io.gfile.exists(os.path.join(folder, PL_BERT_CONFIG)):
         path = os.path.join(folder, PL_BERT_CONFIG)
-        values = _pl_bert_config(path)
+        values = _of_pl_bert(path, read_yaml_object(path), "model_params")
     else:
         values = read_json_object(path, "config file")
+        if "plbert" in values:
+            values = dict(_of_pl_bert(path, values, "plbert"), vocab_size=values.get("n_token"))
     model_type = values.get("model_type") or "albert"
     with errors_at(path):
         config = AlbertConfig.from_dict(dict(values, model_type=model_type))
@@ -105,11 +107,11 @@ def read_config(folder: str) -> ModelConfig:
         multi_label=problem_type == _SEVERAL_LABELS, activation_fn=_activation_fn(folder, values)))
 
 
-def _pl_bert_config(path: str) -> dict[str, Any]:
-    """The model_params of a config.yml, with which PL-BERT makes transformers' AlbertConfig."""
-    parameters = read_yaml_object(path).get("model_params")
+def _of_pl_bert(path: str, values: dict[Any, Any], key: str) -> dict[str, Any]:
+    """The values with which PL-BERT and Kokoro make transformers' AlbertConfig."""
+    parameters = values.get(key)
     if not isinstance(parameters, dict) or not all(isinstance(name, str) for name in parameters):
-        raise ValueError(f"{path} has no model_params with names and values, as PL-BERT's has")
+        raise ValueError(f"{path} has no {key} with names and values, as PL-BERT's has")
     return {name: value for name, value in parameters.items() if name != "dropout"}  # without effect there
 
 

@@ -24,20 +24,25 @@ from albert_tf.weights.hugging_face import (
     CONFIG,
     INDEX,
     MODULES,
+    PL_BERT_CONFIG,
     SCHEME,
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
+    TORCH_INDEX,
+    TORCH_WEIGHTS,
 )
 
 # The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
 _VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*",
                  "0_*/spiece.model", "0_*/vocab.txt")
 # modules.json and others belong to sentence-transformers, task.json to keras-hub, and albert_tf.json to this package.
-_FILES = (CONFIG, CONFIG_NAME, INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABULARIES, MODULES,
-          "config_sentence_transformers.json", "sentence_*_config.json", "[0-9]_*/*.json", ADAPTER, "albert_tf.json",
-          "task.json", "preprocessor.json")
+_FILES = (CONFIG, CONFIG_NAME, PL_BERT_CONFIG, INDEX, TORCH_INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABULARIES,
+          MODULES, "config_sentence_transformers.json", "sentence_*_config.json", "[0-9]_*/*.json", ADAPTER,
+          "albert_tf.json", "task.json", "preprocessor.json")
+# The weights, and those that are downloaded if a repository has no others.
 _WEIGHTS = ("model.safetensors", "model-*.safetensors", "0_*/model.safetensors", "0_*/model-*.safetensors",
             "model.weights.h5", "task.weights.h5")
+_TORCH_WEIGHTS = (TORCH_WEIGHTS, "pytorch_model-*.bin", "0_*/pytorch_model.bin", "step_*.t7", "kokoro-*.pth")
 _PATH = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>refs/pr/\d+|[^/@]+))?(/(?P<subfolder>.*))?")
 _opened: dict[str, tuple[str, str]] = {}  # by path, the folder and the commit of what this process has opened
 
@@ -72,10 +77,10 @@ def downloaded(path: str) -> str:
     hub_path = parse(path)
     with _one_clear_error(path, "downloaded"):
         commit = os.path.basename(_downloaded(hub_path, _FILES))
-        folder = _downloaded(hub_path._replace(revision=commit), _WEIGHTS)
-    folder = os.path.join(folder, *hub_path.subfolder.split("/"))
-    if not any(glob.glob(os.path.join(glob.escape(folder), pattern)) for pattern in _WEIGHTS):
-        raise ValueError(_without_weights(path, hub_path._replace(revision=commit)))
+        hub_path = hub_path._replace(revision=commit)
+        folder = _with_weights(hub_path, _WEIGHTS) or _with_weights(hub_path, _TORCH_WEIGHTS)
+    if folder is None:
+        raise ValueError(_without_weights(path, hub_path))
     logging.info("%s is revision %s in %s", path, commit, folder)
     return _opened.setdefault(path, (folder, commit))[0]
 
@@ -115,6 +120,12 @@ def _downloaded(hub_path: HubPath, patterns: tuple[str, ...]) -> str:
     start = glob.escape(hub_path.subfolder) + "/" if hub_path.subfolder else ""
     return snapshot_download(hub_path.name, revision=hub_path.revision,
                              allow_patterns=[start + pattern for pattern in patterns])
+
+
+def _with_weights(hub_path: HubPath, patterns: tuple[str, ...]) -> str | None:
+    """The folder of the model, with the files that match the patterns; None if there are none."""
+    folder = os.path.join(_downloaded(hub_path, patterns), hub_path.subfolder).rstrip("/")
+    return folder if any(glob.glob(os.path.join(glob.escape(folder), pattern)) for pattern in patterns) else None
 
 
 def _without_weights(path: str, hub_path: HubPath) -> str:

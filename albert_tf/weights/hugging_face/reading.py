@@ -1,7 +1,7 @@
-"""Reads a Hugging Face folder as a StoredModel, and each tensor of its model.safetensors only when it is needed.
+"""Reads a Hugging Face folder, or a file of PL-BERT or Kokoro, as a StoredModel, and each tensor when it is needed.
 
 NAMES maps the release's names of variables to Hugging Face's names of tensors, and back: one table per model type.
-Pickles, the format of PyTorch's other weights, are refused, since reading one can run any code.
+The weights are in safetensors or, where there are none, in files of torch.save (torch_file.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 import re
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.text.pieces import load_vocab
 from albert_tf.utils import bounds
-from albert_tf.utils.files import read_json_object, version
+from albert_tf.utils.files import names_in, read_json_object, version
 from albert_tf.utils.manifests import check_model_file
 from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM, head_of_variables
@@ -31,6 +31,8 @@ from albert_tf.weights.hugging_face import (
     LENGTH,
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
+    TORCH_INDEX,
+    TORCH_WEIGHTS,
     WEIGHTS,
 )
 from albert_tf.weights.hugging_face.configs import (
@@ -41,8 +43,9 @@ from albert_tf.weights.hugging_face.configs import (
     transformer_folder,
 )
 from albert_tf.weights.settings import settings_in, settings_of
-from albert_tf.weights.stored_model import StoredModel, StoredTensor, check_count, refuse_pickle
+from albert_tf.weights.stored_model import StoredModel, StoredTensor, check_count
 from albert_tf.weights.tf1 import LAYERS
+from albert_tf.weights.torch_file import TorchTensor, read_torch
 from albert_tf.weights.transforms import without_identity
 from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_in
 
@@ -54,23 +57,33 @@ _WORD_TABLE = "embeddings.word_embeddings.weight"
 _POSITION_IDS = "embeddings.position_ids"  # the numbers 0, 1, 2, ... in older files
 # The oldest files have TensorFlow's names for a LayerNorm's weight and bias.
 _OLD_ENDINGS = {".gamma": ".weight", ".beta": ".bias"}
-_TYPES = ("F64", "F32", "F16", "BF16")
+# Types of weights as safetensors and NumPy call them.
+_TYPES = ("F64", "F32", "F16", "BF16", "float64", "float32", "float16", "bfloat16")
+_STEP = re.compile(r"step_(\d+)\.t7")  # of PL-BERT
 
 
-def read(folder: str) -> StoredModel:
-    """The weights, config and vocabulary of a folder that transformers or sentence-transformers has written."""
+def read(path: str) -> StoredModel:
+    """The weights, config and vocabulary of a folder that transformers or sentence-transformers has written.
+
+    `path` can also be a file of torch.save, whose config is beside it.
+    """
+    is_folder = tf.io.gfile.isdir(path)
+    folder = path if is_folder else os.path.dirname(path)
     pooling = pooling_in(folder)
     if pooling:
         folder = transformer_folder(folder)
-    _check_weights(folder)
+    if tf.io.gfile.exists(os.path.join(folder, ADAPTER)):
+        raise ValueError(f"{folder} has an adapter of PEFT ({ADAPTER}), which is not read: in Python, load it with "
+                         "AutoPeftModel...from_pretrained, call merge_and_unload() and save_pretrained(), and use that")
+    files = weight_files(folder) if is_folder else [path]
     config, model_type, architecture, told = read_config(folder)
-    path = os.path.join(folder, TOKENIZER_CONFIG)
-    tokenizer_config = read_json_object(path) if tf.io.gfile.exists(path) else {}
+    file = os.path.join(folder, TOKENIZER_CONFIG)
+    tokenizer_config = read_json_object(file) if tf.io.gfile.exists(file) else {}
     transformer_config, settings, head = read_transformer_config(folder), settings_in(folder), HEAD_OF_CLASS.get(
         architecture)
     told["activation_fn"] = getattr(settings, "activation_fn", None) or told["activation_fn"]
     lengths = transformer_config.get("max_seq_length"), tokenizer_config.get(LENGTH)
-    tensors = _by_release_name(stored_tensors(folder), NAMES[model_type], head)
+    tensors = _by_release_name(_stored_tensors(files), NAMES[model_type], head)
     head = "sentence_encoder" if pooling else settings.head or head
     if head is None and any(told.values()):
         head = head_of_variables(tensors).name
@@ -81,7 +94,7 @@ def read(folder: str) -> StoredModel:
         table = tensors[_SEGMENTS]  # transformers gives the model zeros, so all rows become the first one
         tensors[_SEGMENTS] = StoredTensor(table.shape, lambda: tf.repeat(table.read()[:1], table.shape[0], axis=0))
     vocabulary = _vocabulary(folder, lower_cases=bool(transformer_config.get("do_lower_case")))
-    model = StoredModel(folder, tensors, config, vocabulary, settings)
+    model = StoredModel(folder if is_folder else path, tensors, config, vocabulary, settings)
     return without_identity(model) if config.embedding_size == config.hidden_size else model
 
 
@@ -116,24 +129,13 @@ def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
     return vocabulary
 
 
-def _check_weights(folder: str) -> None:
-    if tf.io.gfile.exists(os.path.join(folder, ADAPTER)):
-        raise ValueError(f"{folder} has an adapter of PEFT ({ADAPTER}), which is not read: in Python, load it with "
-                         "AutoPeftModel...from_pretrained, call merge_and_unload() and save_pretrained(), and use that")
-    if any(tf.io.gfile.exists(os.path.join(folder, name)) for name in (WEIGHTS, INDEX)):
-        return
-    for name in sorted(tf.io.gfile.listdir(folder)):
-        refuse_pickle(os.path.join(folder, name))
-    raise ValueError(f"{folder} has no {WEIGHTS}")
-
-
-def _by_release_name(stored: dict[str, SafeTensor], names: NameTable, head: str | None) -> dict[str, StoredTensor]:
+def _by_release_name(stored: Mapping[str, FileTensor], names: NameTable, head: str | None) -> dict[str, StoredTensor]:
     """The tensors by the release's names. A tensor without a name keeps its key, and is reported as not used.
 
     The encoder may have any prefix, such as "albert." or, in PL-BERT's checkpoints, "module.encoder.".
     """
     tensors: dict[str, StoredTensor] = {}
-    tied: dict[str, SafeTensor] = {}
+    tied: dict[str, FileTensor] = {}
     prefix = next((key.removesuffix(_WORD_TABLE) for key in stored if key.endswith(_WORD_TABLE)), "")
     for key, tensor in stored.items():
         full = key.removeprefix(prefix)
@@ -166,13 +168,14 @@ def _by_release_name(stored: dict[str, SafeTensor], names: NameTable, head: str 
 
 
 @dataclasses.dataclass(frozen=True)
-class SafeTensor:
-    """A tensor in a safetensors file, with its shape there and the name of its data type there ("F32")."""
+class FileTensor:
+    """A tensor in a file of weights, with its shape there and the name of its data type there ("F32")."""
 
     path: str
     key: str
     shape: tuple[int, ...]
     dtype: str
+    values: Callable[[], np.ndarray]
 
     def stored(self, transpose: bool = False) -> StoredTensor:
         """The tensor, or its transpose, for a StoredModel."""
@@ -181,47 +184,66 @@ class SafeTensor:
     def read(self, transpose: bool = False) -> tf.Tensor:
         """The values as float32."""
         if self.dtype not in _TYPES:
-            raise ValueError(f"{self.path}: {self.key} has type {self.dtype}, but only {', '.join(_TYPES)} can be read")
-        _check_sum(self.path, *version(self.path))
-        with open_safetensors(self.path) as file:  # not longer, since the pages that were read stay in memory
-            values = file.get_tensor(self.key)
+            raise ValueError(f"{self.path}: {self.key} has type {self.dtype}, and weights have F64, F32, F16 or BF16")
+        values = self.values()
         return tf.constant(np.asarray(values.T if transpose else values, np.float32))
 
 
-@functools.lru_cache(maxsize=None)
-def _check_sum(path: str, length: int, mtime_nsec: int) -> None:
-    """Compares each version of a file once with the checksum that convert_checkpoint has written."""
-    check_model_file(os.path.dirname(path), "hugging_face", os.path.basename(path))
+def weight_files(folder: str) -> list[str]:
+    """The files of weights in a folder. As in transformers, an index is not read beside weights in one file."""
+    names = names_in(folder)
+    for whole, index in ((WEIGHTS, INDEX), (TORCH_WEIGHTS, TORCH_INDEX)):
+        if whole in names:
+            return [os.path.join(folder, whole)]
+        if index in names:
+            return _shards(os.path.join(folder, index), os.path.splitext(whole)[1])
+    steps = [match for match in map(_STEP.fullmatch, names) if match]
+    others = [name for name in names if name.endswith((".t7", ".pth"))]
+    if steps:  # StyleTTS2 takes the highest number
+        return [os.path.join(folder, max(steps, key=lambda match: int(match[1]))[0])]
+    if len(others) == 1:
+        return [os.path.join(folder, others[0])]
+    raise ValueError(f"{folder} has no {WEIGHTS}" + (f": choose one of {', '.join(sorted(others))}" if others else ""))
 
 
-def stored_tensors(folder: str) -> dict[str, SafeTensor]:
-    """The tensors of a folder, by key. As in transformers, an index is not read beside model.safetensors."""
-    path, index = os.path.join(folder, WEIGHTS), os.path.join(folder, INDEX)
-    if tf.io.gfile.exists(path) or not tf.io.gfile.exists(index):
-        return _tensors_of(path)
-    tensors: dict[str, SafeTensor] = {}
-    for name in _shards(index):
-        tensors.update(_tensors_of(os.path.join(folder, name)))
-        check_count(index, len(tensors))
+def _shards(index: str, ending: str) -> list[str]:
+    folder, weight_map = os.path.dirname(index), read_json_object(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise ValueError(f"{index} has no weight_map from keys to {ending} files")
+    for name in weight_map.values():
+        if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(ending):
+            raise ValueError(f"{index} names {name!r}, but must name {ending} files in its own folder")
+    return [os.path.join(folder, name) for name in sorted(set(weight_map.values()))]
+
+
+def _stored_tensors(files: Sequence[str]) -> dict[str, FileTensor]:
+    """The tensors in files, by key."""
+    tensors: dict[str, FileTensor] = {}
+    for path in files:
+        tensors.update(_safe_tensors(path) if path.endswith(".safetensors") else _torch_tensors(path))
+        check_count(path, len(tensors))
     return tensors
 
 
-def _shards(index: str) -> list[str]:
-    weight_map = read_json_object(index).get("weight_map")
-    if not isinstance(weight_map, dict):
-        raise ValueError(f"{index} has no weight_map from keys to safetensors files")
-    for name in weight_map.values():
-        if not isinstance(name, str) or os.path.basename(name) != name or not name.endswith(".safetensors"):
-            raise ValueError(f"{index} names {name!r}, but must name .safetensors files in its own folder")
-    return sorted(set(weight_map.values()))
-
-
-def _tensors_of(path: str) -> dict[str, SafeTensor]:
+def _safe_tensors(path: str) -> dict[str, FileTensor]:
     with open_safetensors(path) as file:
         keys = file.keys()
         check_count(path, len(keys))
         slices = {key: file.get_slice(key) for key in keys}
-        return {key: SafeTensor(path, key, tuple(part.get_shape()), part.get_dtype()) for key, part in slices.items()}
+        return {key: FileTensor(path, key, tuple(part.get_shape()), part.get_dtype(),
+                                functools.partial(_safe_values, path, key)) for key, part in slices.items()}
+
+
+def _safe_values(path: str, key: str) -> np.ndarray:
+    _check_sum(path, "hugging_face", *version(path))
+    with open_safetensors(path) as file:  # not longer, since the pages that were read stay in memory
+        return file.get_tensor(key)
+
+
+@functools.lru_cache(maxsize=None)
+def _check_sum(path: str, kind: str, length: int, mtime_nsec: int) -> None:
+    """Compares each version of a file once with the checksum that convert_checkpoint has written."""
+    check_model_file(os.path.dirname(path), kind, os.path.basename(path))
 
 
 @contextlib.contextmanager
@@ -233,8 +255,21 @@ def open_safetensors(path: str) -> Iterator[safe_open]:
     except (FileNotFoundError, tf.errors.NotFoundError) as error:
         raise ValueError(f"no such file: {path}") from error
     except (SafetensorError, OSError) as error:
-        refuse_pickle(path)
         raise ValueError(f"{path} is not a safetensors file: {error}") from error
+
+
+def _torch_tensors(path: str) -> dict[str, FileTensor]:
+    """The tensors of a model in a file of torch.save: at its top, or in one of its dicts, as in those of trainings."""
+    _check_sum(path, "pl_bert", *version(path))
+    saved = read_torch(path)
+    parts = [part for part in [saved, *(saved.values() if isinstance(saved, dict) else ())] if isinstance(part, dict)]
+    models = [{key: value for key, value in part.items() if isinstance(key, str) and isinstance(value, TorchTensor)}
+              for part in parts]
+    model = next((model for model in models if any(key.endswith(_WORD_TABLE) for key in model)), *models[:1] or [{}])
+    if not model:
+        raise ValueError(f"{path} has no weights of an ALBERT or a BERT: no tensor is named ...{_WORD_TABLE}")
+    return {key: FileTensor(path, key, tensor.shape, tensor.storage.dtype.name, tensor.read)
+            for key, tensor in model.items()}
 
 
 # Layers outside the blocks: the release's scope, Hugging Face's layer, the release's names of its weight and bias.

@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 (NumPy then knows bfloat16)
 import numpy as np
+import yaml
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
@@ -19,7 +20,7 @@ from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
-from albert_tf.weights.hugging_face import CONFIG, DTYPES, WEIGHTS
+from albert_tf.weights.hugging_face import CONFIG, DTYPES, PL_BERT_CONFIG, PL_BERT_WEIGHTS, WEIGHTS
 from albert_tf.weights.hugging_face.configs import (
     architecture_of,
     config_values,
@@ -28,6 +29,7 @@ from albert_tf.weights.hugging_face.configs import (
 from albert_tf.weights.hugging_face.reading import NAMES, is_transposed
 from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
 from albert_tf.weights.settings import write_settings
+from albert_tf.weights.torch_writer import write_torch
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 
@@ -50,6 +52,24 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
         except SafetensorError as error:  # also of a full disk
             raise OSError(f"{path}: {error}") from error
         os.chmod(temporary, mode)  # safetensors 0.8 writes files that only their owner can read
+
+
+def save_pl_bert(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles()) -> None:
+    """Writes the checkpoint and config.yml of a PL-BERT, which StyleTTS2 reads. The names are the published PL-BERT's.
+
+    model_params has what transformers' AlbertConfig takes.
+    """
+    values = config_values(model.config, "", None, model.settings)
+    if values["model_type"] != "albert":
+        raise ValueError("a PL-BERT is an ALBERT. Received: a BERT")
+    parameters = {name: value for name, value in values.items() if name not in ("model_type", "architectures")}
+    net = {f"module.encoder.{key.removeprefix('albert.')}" if key.startswith("albert.") else f"module.{key}": value
+           for key, value in _tensors(model, head_of(model), "albert").items()}
+    # StyleTTS2 deletes this entry, so it must be there.
+    net["module.encoder.embeddings.position_ids"] = np.arange(model.config.max_position_embeddings)[None]
+    write_settings(model.settings, model.config, folder, vocabulary)
+    write_text(os.path.join(folder, PL_BERT_CONFIG), yaml.safe_dump(dict(model_params=parameters)))
+    write_torch(dict(net=net), os.path.join(folder, PL_BERT_WEIGHTS))
 
 
 def save_for_onnx(model: keras.Model, folder: str, vocabulary: VocabularyFiles) -> None:
@@ -103,6 +123,7 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
         tensors[f"{mapping}.bias"] = np.zeros(config.hidden_size, np.float32)
     if not head.has_pooler:
         tensors = {key: value for key, value in tensors.items() if not key.startswith(f"{names.prefix}pooler.")}
-    if head.architectures[0] == "Model" and model_type != "albert":  # keras-hub wants ALBERT's prefix in every folder
+    # keras-hub wants ALBERT's prefix in every folder.
+    if model_type != "albert" and head.architectures[0] == "Model":
         tensors = {key[len(names.prefix):]: value for key, value in tensors.items()}
     return tensors
