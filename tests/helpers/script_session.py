@@ -8,6 +8,7 @@
 Files at ram:// are the process' own: every script of the session sees them, and session.copy fills and reads them.
 """
 
+import faulthandler
 import json
 import os
 import sys
@@ -66,8 +67,13 @@ class ScriptSession:
         if process is None or process.returncode is not None:
             process = start(__file__, [], input=None, environment=self._environment)
             _processes[str(self._environment)] = process
-        print(json.dumps([os.getcwd(), *request]), file=process.stdin, flush=True)
-        return json.loads(process.readline())
+        with tempfile.NamedTemporaryFile("r", errors="replace") as printed:
+            print(json.dumps([os.getcwd(), printed.name, *request]), file=process.stdin, flush=True)
+            answer = process.readline()
+            if not answer:
+                raise AssertionError(f"the process ended with status {process.wait()} in the run that printed: "
+                                     f"{printed.read()}")
+            return dict(json.loads(answer), printed=printed.read())
 
 
 def serve() -> None:
@@ -78,20 +84,20 @@ def serve() -> None:
     import tensorflow as tf
     from in_process import loaded
 
+    faulthandler.enable()
     for line in sys.stdin:
-        folder, script, arguments, eagerly = json.loads(line)
+        folder, path, script, arguments, eagerly = json.loads(line)
         os.chdir(folder)
         tf.config.run_functions_eagerly(eagerly)
         if script is None:
             copy(*arguments)
             print(json.dumps({}), file=answers, flush=True)
             continue
-        with tempfile.TemporaryFile("w+") as printed, loaded(script) as run:
+        with open(path, "w") as printed, loaded(script) as run:
             os.dup2(printed.fileno(), 1), os.dup2(printed.fileno(), 2)
             status = run.arguments(arguments)
             sys.stdout.flush(), sys.stderr.flush()
-            printed.seek(0)
-            print(json.dumps(dict(status=status, printed=printed.read())), file=answers, flush=True)
+        print(json.dumps(dict(status=status)), file=answers, flush=True)
 
 
 def copy(source: str, target: str) -> None:
