@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import shutil
+import sys
 
 import pytest
 import sentencepiece
@@ -15,6 +16,7 @@ from albert_tf.weights.hugging_face.tokenizer_json import (
     vocabulary_of_tokenizer_json,
     write_tokenizer,
 )
+from albert_tf.weights.hugging_face.tokenizer_options import WHITE_SPACE
 from albert_tf.weights.vocabulary import copy_vocabulary, vocabulary_in
 
 pytestmark = pytest.mark.both_stacks
@@ -311,3 +313,8 @@ def test_options_that_are_not_supported_are_refused(tmp_path, options, message):
 def test_a_vocabulary_of_xlm_roberta_is_refused_by_its_name(tmp_path):
     with pytest.raises(ValueError, match="m.model has no .CLS.: XLM-RoBERTa's vocabularies, with <s> and <"):
         trained(tmp_path, bos_id=2, eos_id=3, control_symbols=["[MASK]"])
+
+
+def test_the_white_space_of_the_normalizer_is_that_of_all_of_unicode():
+    characters = WHITE_SPACE["pattern"]["Regex"][1:-2]
+    assert [*characters] == [*filter(str.isspace, map(chr, range(sys.maxunicode + 1)))]
