@@ -193,10 +193,10 @@ def expand_globs(patterns: str) -> list[str]:
     return list(files)
 
 
-def listed(paths: list[str]) -> str:
-    """A short list of paths for a message: "a.txt, b.txt, c.txt and 7 more"."""
-    more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
-    return ", ".join(paths[:3]) + more
+def listed(names: list[str], most: int = 3) -> str:
+    """A short list of names or paths for a message: "a.txt, b.txt, c.txt and 7 more"."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def read_bytes(path: str, kind: str = "file") -> bytes:

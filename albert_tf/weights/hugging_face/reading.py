@@ -11,17 +11,18 @@ import dataclasses
 import functools
 import os
 import re
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Collection, Iterator, Mapping, Sequence
 
 import ml_dtypes  # noqa: F401  gives NumPy the type bfloat16; TensorFlow brings it
 import numpy as np
 import tensorflow as tf
+from absl import logging
 from safetensors import SafetensorError, safe_open
 
 from albert_tf.modeling.encoder import block_scope, block_variable
 from albert_tf.text.pieces import load_vocab
 from albert_tf.utils import bounds
-from albert_tf.utils.files import names_in, read_json_object, version
+from albert_tf.utils.files import listed, names_in, read_json_object, version
 from albert_tf.utils.manifests import check_model_file
 from albert_tf.utils.outputs import local_copy
 from albert_tf.weights.heads import DENSE, HEADS, LAYER_NORM, head_of_variables
@@ -79,11 +80,14 @@ def read(path: str) -> StoredModel:
     config, model_type, architecture, told = read_config(folder)
     file = os.path.join(folder, TOKENIZER_CONFIG)
     tokenizer_config = read_json_object(file) if tf.io.gfile.exists(file) else {}
-    transformer_config, settings, head = read_transformer_config(folder), settings_in(folder), HEAD_OF_CLASS.get(
-        architecture)
+    transformer_config, settings = read_transformer_config(folder), settings_in(folder)
     told["activation_fn"] = getattr(settings, "activation_fn", None) or told["activation_fn"]
     lengths = transformer_config.get("max_seq_length"), tokenizer_config.get(LENGTH)
-    tensors = _by_release_name(_stored_tensors(files), NAMES[model_type], head)
+    stored, head = _stored_tensors(files), HEAD_OF_CLASS.get(architecture)
+    if head in (None, "encoder") and _classifies_tokens(stored, told["label_names"] or ()):
+        head = "token_classifier"
+    tensors = _by_release_name(stored, NAMES[model_type], head)
+    _tell_of_unknown_parts(path, tensors, stored.keys() & tensors.keys(), architecture, config.hidden_size)
     head = "sentence_encoder" if pooling else settings.head or head
     if head is None and any(told.values()):
         head = head_of_variables(tensors).name
@@ -127,6 +131,33 @@ def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
         keeps_accents = bool(vocabulary.vocab_file or vocabulary.keep_accents)
         return dataclasses.replace(vocabulary, do_lower_case=True, keep_accents=keeps_accents)
     return vocabulary
+
+
+def _classifies_tokens(stored: Collection[str], label_names: Collection[str]) -> bool:
+    """Whether the layer "classifier" of an unknown class is one of tokens: with a CRF, names of tags, or no pooler."""
+    keys = [key.removeprefix("module.") for key in stored]
+    return "classifier.weight" in keys and (
+        any(key.startswith("crf.") for key in keys) or any(name.startswith(("B-", "I-")) for name in label_names)
+        or not any("pooler." in key for key in keys))
+
+
+def _tell_of_unknown_parts(path: str, tensors: dict[str, StoredTensor], unknown: Collection[str], architecture: str,
+                           hidden_size: int) -> None:
+    """Warns of a class that transformers does not have for this model, and of tensors that no model here has.
+
+    Removes a layer "classifier" of such a class that reads something else than a vector of the encoder.
+    """
+    if architecture and architecture not in HEAD_OF_CLASS:
+        for head in HEADS:
+            if head.label_weights in tensors and tuple(tensors[head.label_weights].shape[1:]) != (hidden_size,):
+                unknown = {*unknown, "classifier.weight", "classifier.bias"}
+                for name in (head.label_weights, head.label_weights.replace("weights", "bias")):
+                    tensors.pop(name, None)
+        logging.warning("%s was saved from the class %s, which transformers does not have: by its tensors, it is read "
+                        "as %s", path, architecture, head_of_variables(tensors).name)
+    if unknown:
+        logging.warning("%s: nothing here reads %s. What the program that saved them computes with them is left out",
+                        path, listed(sorted(unknown), 20))
 
 
 def _by_release_name(stored: Mapping[str, FileTensor], names: NameTable, head: str | None) -> dict[str, StoredTensor]:
