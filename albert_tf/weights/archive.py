@@ -29,18 +29,13 @@ from absl import logging
 from albert_tf.utils.files import errors_naming_origin, version
 from albert_tf.utils.outputs import folder_of_this_process, output
 
-_ENDINGS = (".tar.gz", ".tgz", ".tar")
+ENDINGS = (".tar.gz", ".tgz", ".tar")
 _GZIP = b"\x1f\x8b"
 # albert_xxlarge with its optimizer takes 2.7 GB.
 _MAX_BYTES = 8 << 30
 # tarfile keeps all headers in memory. One takes 512 bytes, and more with a long name.
 _MAX_HEADER_BYTES = 16 << 20
 _TIMEOUT = 60.0  # seconds of a download without any data
-
-
-def is_archive(path: str) -> bool:
-    """Whether there is an archive at a path."""
-    return path.endswith(_ENDINGS) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 def unpacked(path: str) -> str:
@@ -169,7 +164,7 @@ def downloaded(url: str) -> str:
 def _archive_url(url: str) -> str:
     """The URL of the archive. The URL of a TF-Hub module leads to a web page, unless a format is added."""
     parts = urllib.parse.urlparse(url)
-    if parts.path.endswith(_ENDINGS):
+    if parts.path.endswith(ENDINGS):
         return url
     query = [*urllib.parse.parse_qsl(parts.query), ("tf-hub-format", "compressed")]
     return parts._replace(query=urllib.parse.urlencode(query)).geturl()

@@ -159,18 +159,14 @@ def _folder(path: str) -> str:
         from albert_tf.weights.hugging_face import hub
 
         return hub.downloaded(path)
-    file = path
-    if is_url(path):
-        from albert_tf.weights.archive import downloaded
+    from albert_tf.weights import archive
 
-        file = downloaded(path)
+    file = archive.downloaded(path) if is_url(path) else path
     if tf.io.gfile.exists(file) and not tf.io.gfile.isdir(file):  # a checkpoint's prefix is no file's name
-        from albert_tf.weights.archive import is_archive, unpacked
-
         check_is_file(file)  # and no pipe
-        if is_archive(file):
+        if file.endswith(archive.ENDINGS):
             with errors_naming_origin(path, file):
-                return unpacked(file)
+                return archive.unpacked(file)
     return path
 
 
