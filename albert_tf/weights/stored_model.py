@@ -159,14 +159,14 @@ def _folder(path: str) -> str:
         from albert_tf.weights.hugging_face import hub
 
         return hub.downloaded(path)
-    from albert_tf.weights import archive
+    from albert_tf.weights.archive import ENDINGS, downloaded, unpacked
 
-    file = archive.downloaded(path) if is_url(path) else path
+    file = downloaded(path) if is_url(path) else path
     if tf.io.gfile.exists(file) and not tf.io.gfile.isdir(file):  # a checkpoint's prefix is no file's name
         check_is_file(file)  # and no pipe
-        if file.endswith(archive.ENDINGS):
+        if file.endswith(ENDINGS):
             with errors_naming_origin(path, file):
-                return archive.unpacked(file)
+                return unpacked(file)
     return path
 
 
