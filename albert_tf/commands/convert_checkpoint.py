@@ -25,7 +25,7 @@ from typing import Annotated, Iterable
 from absl import logging
 
 from albert_tf.export import FORMATS
-from albert_tf.options import Requirement
+from albert_tf.options import Config, Requirement
 from albert_tf.utils.bounds import OneOf
 from albert_tf.weights.hugging_face import DTYPES, hub
 from albert_tf.weights.pooling import Pooling, pooling_arguments
@@ -39,7 +39,13 @@ from albert_tf.weights.source import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, Pooling, FirstLayers, Sharing):
+class Options(Config):
+    sharing: Sharing = Sharing()
+    layers: FirstLayers = FirstLayers()
+    pooling: Pooling = Pooling()
+    released: ReleasedCheckpoint = ReleasedCheckpoint()
+    head: HeadChoice = HeadChoice()
+    source: TrainedSource = TrainedSource()
     to: Annotated[
         str, OneOf(list(FORMATS)), "The format to write: " + ", ".join(
             f"{each.description} ({name})" for name, each in FORMATS.items()) + "."] = "tf1"
@@ -63,12 +69,14 @@ class Options(TrainedSource, HeadChoice, ReleasedCheckpoint, Pooling, FirstLayer
 
 def with_our_paths(options: Options) -> Options:
     """The options, with the release's flags of paths replaced by this package's."""
-    for ours, releases in (("init_checkpoint", "albert_directory"), ("output_dir", "export_path")):
-        if getattr(options, ours) and getattr(options, releases):
+    for config, ours, releases in ((options.source, "init_checkpoint", "albert_directory"),
+                                   (options, "output_dir", "export_path")):
+        if getattr(config, ours) and getattr(options, releases):
             raise ValueError(f"--{ours} and --{releases} exclude each other: set one of them")
     if not options.albert_directory:
         return options
-    return dataclasses.replace(options, init_checkpoint=options.checkpoint_in(options.albert_directory))
+    checkpoint = options.released.checkpoint_in(options.albert_directory)
+    return dataclasses.replace(options, source=dataclasses.replace(options.source, init_checkpoint=checkpoint))
 
 
 def main(options: Options) -> None:
@@ -77,30 +85,30 @@ def main(options: Options) -> None:
     from albert_tf.weights.transforms import RESHAPED, reshaped
 
     options = with_our_paths(options)
-    path, output_dir = options.init_path, options.output_dir or options.export_path
+    path, sharing, output_dir = options.source.init_path, options.sharing, options.output_dir or options.export_path
     if not output_dir:
         raise ValueError("--output_dir is missing")
-    if not (path or options.albert_config_file):
+    if not (path or options.source.albert_config_file):
         raise ValueError("the model is missing: set --init_checkpoint to weights, or --albert_config_file for random "
                          "weights")
     if options.upload is not None:  # before anything is written
         hub.check_upload(options.upload)
-    selected = choose(options, num_layers=options.num_layers)
+    selected = choose(options.source, num_layers=options.layers.num_layers)
     config, vocabulary = selected.config, selected.vocabulary
     if vocabulary:
         vocabulary.tokenizer(config)  # raises if they belong to different models
-    head = selected.head(options.model) if path else options.model or "pretrainer"
-    arguments = pooling_arguments(selected, head, options)
+    head = selected.head(options.head.model) if path else options.head.model or "pretrainer"
+    arguments = pooling_arguments(selected, head, options.pooling)
     source = selected.weights
     if source is None:
-        if options.share_layers is not None:
+        if sharing.share_layers is not None:
             raise ValueError("--share_layers is for weights: set --init_checkpoint, or set num_hidden_groups in the "
                              "file of --albert_config_file")
-        config = config.replace(embedding_size=options.embedding_size or config.embedding_size)
+        config = config.replace(embedding_size=sharing.embedding_size or config.embedding_size)
         save_random(config, output_dir, options.to, head, vocabulary, options.dtype, **arguments)
     else:
-        if options.embedding_size is not None or options.share_layers is not None:
-            source = reshaped(source, options.embedding_size, options.share_layers)
+        if sharing.embedding_size is not None or sharing.share_layers is not None:
+            source = reshaped(source, sharing.embedding_size, sharing.share_layers)
             config = config.replace(**{name: getattr(source.config, name) for name in RESHAPED})
         convert(source, output_dir, options.to, head, config, vocabulary, options.dtype, **arguments)
     if options.upload is not None:

@@ -32,13 +32,12 @@ from typing import TYPE_CHECKING, Annotated, Iterable
 
 from albert_tf.export import ALBERT_TF, LAYOUTS, PRECISIONS, WEB
 from albert_tf.options import Requirement
-from albert_tf.tasks.config import Scoring
+from albert_tf.tasks.config import ModelToExport
 from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export, model_files
 from albert_tf.utils.outputs import used_alone, write_bytes
-from albert_tf.weights.pooling import Pooling, pooling_arguments
-from albert_tf.weights.source import FirstLayers, HeadChoice, Source
+from albert_tf.weights.pooling import pooling_arguments
 
 if TYPE_CHECKING:
     from albert_tf.export.onnx.session import OnnxModel
@@ -49,7 +48,7 @@ _COMPARED_LENGTH, _COMPARED_PREDICTIONS = 64, 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Source, HeadChoice, Pooling, FirstLayers, Scoring):
+class Options(ModelToExport):
     output_dir: Annotated[str, "Directory of the ONNX files."]
     precision: Annotated[
         tuple[str, ...], OneOf(PRECISIONS), "Precision of the weights. One file is written for each. Repeat the flag "
@@ -82,9 +81,9 @@ def main(options: Options) -> None:
     from albert_tf.weights.runs import check_no_run
 
     with used_alone(options.output_dir, "export"):
-        selected = choose(options, num_layers=options.num_layers)
-        head = selected.head(options.model)
-        model = selected.pretrained(head, **pooling_arguments(selected, head, options))
+        selected, scoring = choose(options.source, num_layers=options.layers.num_layers), options.scoring
+        head = selected.head(options.head.model)
+        model = selected.pretrained(head, **pooling_arguments(selected, head, options.pooling))
         assert selected.weights is not None  # pretrained would have raised
         check_installed("an ONNX model", "onnx", "onnxruntime")
         is_page, is_theirs, separator = options.layout == WEB, options.layout != ALBERT_TF, None
@@ -98,21 +97,21 @@ def main(options: Options) -> None:
         else:
             check_no_other_model(
                 model, options.output_dir, selected.vocabulary, names.values(), selected.weights.path)
-        score = scorer(selected, model, options) if options.score_data else None
+        score = scorer(selected, model, scoring) if scoring.score_data else None
         contents = {precision: to_onnx(model, precision, separator) for precision in precisions}
         if score:
             check_scores(score, model, (
                 (precision, functools.partial(OnnxModel, content, model.settings))
-                for precision, content in contents.items()), options.max_score_drop)
+                for precision, content in contents.items()), scoring.max_score_drop)
         length = min(_COMPARED_LENGTH, model.config.max_position_embeddings)
         compared = {precision: differences(content, model, length, _COMPARED_PREDICTIONS)
                     for precision, content in contents.items()}
         if is_theirs:
             if is_page:
                 onnx = OnnxModel(contents[precisions[0]], model.settings, selected.vocabulary)
-                files.update(_page(onnx, names[precisions[0]], str(options.init_path), selected.weights))
+                files.update(_page(onnx, names[precisions[0]], str(options.source.init_path), selected.weights))
             write_hugging_face_folder(
-                model, options.output_dir, selected.vocabulary, contents, options.init_path, files)
+                model, options.output_dir, selected.vocabulary, contents, options.source.init_path, files)
             for precision, content in contents.items():
                 print_differences(os.path.join(options.output_dir, names[precision]), content, compared[precision])
             if is_page:

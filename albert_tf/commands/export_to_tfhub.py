@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from absl import logging
 
+from albert_tf.options import Config
 from albert_tf.utils.imports import check_installed
 from albert_tf.utils.manifests import check_export
 from albert_tf.utils.outputs import used_alone
@@ -36,7 +37,10 @@ _POOLED_OUTPUT = dict(pooling="pooler", normalize=False, truncate_dim=None, max_
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(VocabularySource, ReleasedCheckpoint, Pooling):
+class Options(Config):
+    pooling: Pooling = Pooling()
+    released: ReleasedCheckpoint = ReleasedCheckpoint()
+    vocabulary: VocabularySource = VocabularySource()
     albert_directory: Annotated[
         str, "Directory of checkpoint, config and vocabulary, or any other path that --init_checkpoint of the other "
         "scripts accepts."]
@@ -54,9 +58,9 @@ def main(options: Options) -> None:
     check_export(options.export_path, preprocess_path)
     check_installed("export_to_tfhub", "tensorflow_text")
     with used_alone(options.export_path, "export"):
-        source = open_model(options.checkpoint_in(options.albert_directory))
-        model = model_of(source, replaced_pooling(source.settings, options, **_POOLED_OUTPUT))
-        tokenizer = source.vocabulary.with_overrides(options.user_vocabulary).tokenizer(model.config)
+        source = open_model(options.released.checkpoint_in(options.albert_directory))
+        model = model_of(source, replaced_pooling(source.settings, options.pooling, **_POOLED_OUTPUT))
+        tokenizer = source.vocabulary.with_overrides(options.vocabulary.user_vocabulary).tokenizer(model.config)
         export_encoder(options.export_path, model, tokenizer)
         write_conversion_card(model, options.export_path, "tf_hub", source.path)
         logging.info("%s: the encoder", options.export_path)

@@ -17,16 +17,15 @@ from typing import Annotated, Any
 
 from albert_tf.config import check_length
 from albert_tf.export import PRECISIONS
-from albert_tf.tasks.config import Scoring
+from albert_tf.tasks.config import ModelToExport
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import OneOf
 from albert_tf.utils.outputs import used_alone, write_bytes
-from albert_tf.weights.pooling import Pooling, pooling_arguments
-from albert_tf.weights.source import FirstLayers, HeadChoice, Source
+from albert_tf.weights.pooling import pooling_arguments
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options(Source, HeadChoice, Pooling, FirstLayers, Scoring):
+class Options(ModelToExport):
     output_dir: Annotated[str, "Directory of the .tflite files."]
     precision: Annotated[
         tuple[str, ...], OneOf(PRECISIONS), "Precision of the weights. One file is written for each. Repeat the flag "
@@ -49,9 +48,9 @@ def main(options: Options) -> None:
     from albert_tf.weights.choice import choose
 
     with used_alone(options.output_dir, "export"):
-        selected = choose(options, num_layers=options.num_layers)
-        head = selected.head(options.model)
-        model = selected.pretrained(head, **pooling_arguments(selected, head, options))
+        selected, scoring = choose(options.source, num_layers=options.layers.num_layers), options.scoring
+        head = selected.head(options.head.model)
+        model = selected.pretrained(head, **pooling_arguments(selected, head, options.pooling))
         check_length(options.max_seq_length, model.config)
         longest, lengths = options.max_seq_length or model.row_length, sorted(set(options.signature_lengths))
         if lengths:
@@ -61,7 +60,7 @@ def main(options: Options) -> None:
                                  f"{most}")
         shape: dict[str, Any] = dict(max_seq_length=lengths or longest,
                                      max_predictions_per_seq=options.max_predictions_per_seq)
-        score = scorer(selected, model, options, longest) if options.score_data else None
+        score = scorer(selected, model, scoring, longest) if scoring.score_data else None
         flatbuffers = {precision: tflite.convert(model, precision, **shape) for precision in options.precision}
         if score:
             def opened(flatbuffer: bytes) -> ModelWithRunner:
@@ -70,7 +69,7 @@ def main(options: Options) -> None:
             # Texts are truncated to the largest length of the flatbuffer, before the export as well.
             check_scores(score, ModelWithRunner(model, model, longest), (
                 (precision, functools.partial(opened, flatbuffer))
-                for precision, flatbuffer in flatbuffers.items()), options.max_score_drop)
+                for precision, flatbuffer in flatbuffers.items()), scoring.max_score_drop)
         for precision, flatbuffer in flatbuffers.items():
             path = os.path.join(options.output_dir, f"{head}_{precision}.tflite")
             write_bytes(path, flatbuffer)

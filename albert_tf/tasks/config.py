@@ -11,7 +11,8 @@ from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.training.config import Devices, FineTuningTraining
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import OneOf, Range
-from albert_tf.weights.source import FirstLayers, TrainedSource
+from albert_tf.weights.pooling import Pooling
+from albert_tf.weights.source import FirstLayers, HeadChoice, Source, TrainedSource
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,17 @@ class Scoring(Config, group="Export"):
     def requirements(self) -> Iterable[Requirement]:  # noqa: D102
         return [*super().requirements(),
                 Requirement(("max_score_drop", "task_name", "task_config"), bool(self.score_data), "--score_data")]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelToExport(Config):
+    """The model that an exporter writes, and its score before and after."""
+
+    scoring: Scoring = Scoring()
+    layers: FirstLayers = FirstLayers()
+    pooling: Pooling = Pooling()
+    head: HeadChoice = HeadChoice()
+    source: Source = Source()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
