@@ -26,7 +26,8 @@ _WHOLE_NUMBERS = dict(
     num_hidden_layers=bounds.LAYERS, num_hidden_groups=bounds.LAYERS, num_attention_heads=bounds.WIDTH,
     intermediate_size=bounds.WIDTH, inner_group_num=bounds.LAYERS, max_position_embeddings=bounds.WIDTH,
     type_vocab_size=bounds.WIDTH)
-_FRACTIONS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+LAYER_NORM_EPS = 1e-12  # the release's
+_FRACTIONS = ("layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 # Transformers has other names: the tanh approximation, which the release calls "gelu", and the exact function.
 _ACTS_OF_TRANSFORMERS = {
@@ -68,6 +69,7 @@ class AlbertConfig:
       max_position_embeddings: the largest number of tokens of a sequence.
       type_vocab_size: number of segment ids.
       initializer_range: standard deviation of the truncated normal distribution of initial values.
+      layer_norm_eps: what each LayerNorm adds to the variance. The release has 1e-12 alone.
       cross_layer_sharing: what layers share (section 3.1 and table 4): "all" (both blocks, within each of
         num_hidden_groups groups), "attention" or "ffn" (only that block, over all layers), or "none".
 
@@ -89,6 +91,7 @@ class AlbertConfig:
     max_position_embeddings: int = 512
     type_vocab_size: int = 2
     initializer_range: float = 0.02
+    layer_norm_eps: float = LAYER_NORM_EPS
     cross_layer_sharing: str = "all"
 
     def __post_init__(self) -> None:
@@ -98,6 +101,7 @@ class AlbertConfig:
             value = getattr(self, name)  # NaN is not between 0 and 1
             _require(isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1,
                      f"{name} must be a number of at least 0 and below 1", name, value)
+        _require(self.layer_norm_eps > 0, "layer_norm_eps must be above 0", "layer_norm_eps", self.layer_norm_eps)
         _require(self.hidden_act in HIDDEN_ACTS, f"hidden_act must be one of {', '.join(HIDDEN_ACTS)}",
                  "hidden_act", self.hidden_act)
         _require(self.cross_layer_sharing in SHARING, f"cross_layer_sharing must be one of {', '.join(SHARING)}",
@@ -193,8 +197,11 @@ class AlbertConfig:
                 f"vocabulary of {self.vocab_size:,}")
 
     def to_dict(self) -> dict:
-        """The fields and their values."""
-        return dataclasses.asdict(self)
+        """The fields and their values. The release has no layer_norm_eps, so its value there is left out."""
+        values = dataclasses.asdict(self)
+        if self.layer_norm_eps == LAYER_NORM_EPS:
+            del values["layer_norm_eps"]
+        return values
 
     def to_bert_dict(self) -> dict:
         """The values in BERT's config files. The config must describe a BERT."""
@@ -216,7 +223,7 @@ class AlbertConfig:
         """
         if self.in_groups().without_training() == other.in_groups().without_training():
             return {}
-        ours, theirs = self.without_training().to_dict(), other.without_training().to_dict()
+        ours, theirs = dataclasses.asdict(self.without_training()), dataclasses.asdict(other.without_training())
         return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}
 
     def without_training(self) -> AlbertConfig:

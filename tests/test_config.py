@@ -21,7 +21,10 @@ def test_defaults_are_the_releases():
         vocab_size=30000, embedding_size=128, hidden_size=4096, num_hidden_layers=12, num_hidden_groups=1,
         num_attention_heads=64, intermediate_size=16384, inner_group_num=1, hidden_act="gelu", hidden_dropout_prob=0,
         attention_probs_dropout_prob=0, max_position_embeddings=512, type_vocab_size=2, initializer_range=0.02,
-        cross_layer_sharing="all")
+        layer_norm_eps=1e-12, cross_layer_sharing="all")
+    assert "layer_norm_eps" not in config.to_json_string()  # the release's files have none
+    assert AlbertConfig.from_dict(config.replace(layer_norm_eps=1e-5).to_dict()).layer_norm_eps == 1e-5
+    assert config.differences(config.replace(layer_norm_eps=1e-5)) == dict(layer_norm_eps=(1e-12, 1e-5))
 
 
 @pytest.mark.parametrize("model, groups, inner", [
@@ -114,7 +117,8 @@ def test_layers_are_assigned_to_groups_with_floating_point_numbers_as_in_the_rel
     (dict(num_hidden_groups=13), "num_hidden_layers 12"), (dict(vocab_size="60"), "vocab_size='60'"),
     (dict(hidden_dropout_prob=1.0), "hidden_dropout_prob"), (dict(initializer_range=math.inf), "initializer_range=inf"),
     (dict(attention_probs_dropout_prob=math.nan), "attention_probs_dropout_prob=nan"),
-    (dict(model_type="roberta"), "albert and bert"), (dict(layer_norm_eps=1e-5), "layer_norm_eps"),
+    (dict(model_type="roberta"), "albert and bert"), (dict(layer_norm_eps=0), "layer_norm_eps=0"),
+    (dict(layer_norm_eps="1e-5"), "layer_norm_eps='1e-5'"),
     (dict(num_hidden_layers=1000, num_hidden_groups=1000, inner_group_num=1000), "inner_group_num .* 1,000")])
 def test_what_does_not_fit_is_refused_by_name(values, named):
     with pytest.raises(ValueError, match=named):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from albert_tf import keras
-from albert_tf.config import CONFIG_NAME, AlbertConfig
+from albert_tf.config import CONFIG_NAME, LAYER_NORM_EPS, AlbertConfig
 from albert_tf.export import FORMATS
 from albert_tf.export.tf_hub import export_encoder
 from albert_tf.modeling.albert_model import AlbertModel, copy_of
@@ -170,6 +170,9 @@ def _save_module(
 def _save_checkpoint(
     model: keras.Model, output_dir: str, to: str, vocabulary: VocabularyFiles, never_trained: Collection[str]
 ) -> None:
+    if to != "ours" and model.config.layer_norm_eps != LAYER_NORM_EPS:
+        raise ValueError(f"the release computes LayerNorm with {LAYER_NORM_EPS}, and the model has layer_norm_eps "
+                         f"{model.config.layer_norm_eps}: choose another format than {to}")
     if to == "tf1_bert":
         write_bert_config(model.config, output_dir)
     else:

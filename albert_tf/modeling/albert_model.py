@@ -195,7 +195,7 @@ class Embeddings(ReleaseLayer):
         self.word_embeddings = self._table("word_embeddings", config.vocab_size)
         self.token_type_embeddings = self._table("token_type_embeddings", config.type_vocab_size)
         self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
-        self.layer_norm = LayerNorm("bert/embeddings/LayerNorm", config.embedding_size)
+        self.layer_norm = LayerNorm("bert/embeddings/LayerNorm", config.embedding_size, config.layer_norm_eps)
 
     def _table(self, name: str, rows: int) -> tf.Variable:
         return self.variable(f"bert/embeddings/{name}", [rows, self.config.embedding_size],

@@ -42,7 +42,7 @@ class AttentionBlock(keras.layers.Layer):
         self.key = ReleaseDense(f"{scope}/attention_1/self/key", size, size, stddev)
         self.value = ReleaseDense(f"{scope}/attention_1/self/value", size, size, stddev)
         self.output_dense = ReleaseDense(f"{scope}/attention_1/output/dense", size, size, stddev)
-        self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size)
+        self.layer_norm = LayerNorm(f"{scope}/LayerNorm", size, config.layer_norm_eps)
         self.built = True
 
     def weights_for_step(self) -> AttentionWeights:
@@ -73,7 +73,7 @@ class AttentionBlock(keras.layers.Layer):
         context = tf.transpose(context, [0, 2, 1, 3])  # [batch, seq, heads, head_size]
         context = tf.reshape(context, [-1, self.config.hidden_size])
         attended = add_bias(tf.matmul(context, weights.output_kernel), weights.output_bias)
-        return layer_norm(attended, x, weights.gamma, weights.beta, dropouts.training,
+        return layer_norm(attended, x, weights.gamma, weights.beta, self.config.layer_norm_eps, dropouts.training,
                           dropouts.next_mask(self.config.hidden_dropout_prob))
 
 
@@ -97,7 +97,7 @@ class FeedForwardBlock(keras.layers.Layer):
         size, wide, stddev = config.hidden_size, config.intermediate_size, config.initializer_range
         self.intermediate = ReleaseDense(f"{scope}/ffn_1/intermediate/dense", size, wide, stddev)
         self.output_dense = ReleaseDense(f"{scope}/ffn_1/intermediate/output/dense", wide, size, stddev)
-        self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size)
+        self.layer_norm = LayerNorm(f"{scope}/LayerNorm_1", size, config.layer_norm_eps)
         self.built = True
 
     def weights_for_step(self) -> FeedForwardWeights:
@@ -110,7 +110,7 @@ class FeedForwardBlock(keras.layers.Layer):
         act = activation(self.config.hidden_act, dropouts.training)
         wide = act(add_bias(tf.matmul(x, weights.intermediate_kernel), weights.intermediate_bias))
         narrow = add_bias(tf.matmul(wide, weights.output_kernel), weights.output_bias)
-        return layer_norm(narrow, x, weights.gamma, weights.beta, dropouts.training,
+        return layer_norm(narrow, x, weights.gamma, weights.beta, self.config.layer_norm_eps, dropouts.training,
                           dropouts.next_mask(self.config.hidden_dropout_prob))
 
 

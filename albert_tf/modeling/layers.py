@@ -5,14 +5,13 @@ Every variable has its name in the release's checkpoints ("bert/pooler/dense/ker
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, Sequence
 
 import tensorflow as tf
 
 from albert_tf import devices, keras
 from albert_tf.modeling.operations import compiled, dropped, fused, optimization_barrier
-
-LAYER_NORM_EPSILON = 1e-12
 
 
 def release_name(variable: tf.Variable) -> str:
@@ -89,13 +88,14 @@ class OutputDense(ReleaseLayer):
 
 
 class LayerNorm(ReleaseLayer):
-    """Layer normalisation over the last axis, with epsilon 1e-12 and statistics in float32.
+    """Layer normalisation over the last axis, with statistics in float32.
 
     `scope` is the name of the variables in the release, without "/beta" and "/gamma". `size` is the last axis' length.
     """
 
-    def __init__(self, scope: str, size: int):
+    def __init__(self, scope: str, size: int, epsilon: float):
         super().__init__()
+        self.epsilon = epsilon
         self.beta = self.variable(f"{scope}/beta", [size], "zeros")
         self.gamma = self.variable(f"{scope}/gamma", [size], "ones")
 
@@ -105,23 +105,26 @@ class LayerNorm(ReleaseLayer):
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Normalises x. The result is in the compute dtype."""
-        return self.in_compute_dtype(layer_norm(x, tf.zeros([], x.dtype), *self.weights_for_step(), training))
+        return self.in_compute_dtype(
+            layer_norm(x, tf.zeros([], x.dtype), *self.weights_for_step(), self.epsilon, training))
 
 
-def layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, training: bool,
+def layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, epsilon: float, training: bool,
                dropout: tuple[tf.Tensor, ...] = ()) -> tf.Tensor:
     """LayerNorm of dropout(x) + residual, [..., size], as a function of its weights, in the dtype of x.
 
     A scalar residual is a constant. gamma and beta are float32 [size]. `dropout` is the result of Dropouts.next_mask.
     In training, the gradient is compiled.
     """
-    return (_fused_layer_norm if training else _layer_norm)(x, residual, gamma, beta, *dropout)
+    function = _fused_layer_norm(epsilon) if training else functools.partial(_layer_norm, epsilon)
+    return function(x, residual, gamma, beta, *dropout)
 
 
-def _layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor, *dropout: tf.Tensor) -> tf.Tensor:
+def _layer_norm(epsilon: float, x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor,
+                *dropout: tf.Tensor) -> tf.Tensor:
     total = _total(x, residual, *dropout)
     centred = total - tf.reduce_mean(total, axis=-1, keepdims=True)
-    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + LAYER_NORM_EPSILON)
+    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + epsilon)
     return tf.cast(centred * scale * gamma + beta, x.dtype)
 
 
@@ -129,22 +132,26 @@ def _total(x: tf.Tensor, residual: tf.Tensor, *dropout: tf.Tensor) -> tf.Tensor:
     return dropped(tf.cast(x, tf.float32), *dropout) + tf.cast(residual, tf.float32)
 
 
-@tf.custom_gradient
-def _fused_layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor,
-                      *dropout: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
-        of_x, of_total, *of_weights = _gradients_of_layer_norm(x, residual, gamma, upstream, *dropout)
-        of_residual = None if residual.shape.rank == 0 else of_x if of_total is None else of_total
-        return of_x, of_residual, *of_weights, *[None] * len(dropout)
+@functools.cache
+def _fused_layer_norm(epsilon: float) -> Callable[..., tf.Tensor]:
+    """The function in training. One serves all layers, so that each shape is compiled once."""
+    in_training = compiled(functools.partial(_layer_norm, epsilon))
+    gradients = compiled(functools.partial(_gradients_of_layer_norm, epsilon))
 
-    return _layer_norm_in_training(x, residual, gamma, beta, *dropout), gradient
+    @tf.custom_gradient
+    def function(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor,
+                 *dropout: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
+            of_x, of_total, *of_weights = gradients(x, residual, gamma, upstream, *dropout)
+            of_residual = None if residual.shape.rank == 0 else of_x if of_total is None else of_total
+            return of_x, of_residual, *of_weights, *[None] * len(dropout)
+
+        return in_training(x, residual, gamma, beta, *dropout), gradient
+
+    return function
 
 
-_layer_norm_in_training = compiled(_layer_norm)
-
-
-@compiled
-def _gradients_of_layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, upstream: tf.Tensor,
+def _gradients_of_layer_norm(epsilon: float, x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor, upstream: tf.Tensor,
                              *dropout: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
     """The gradients of x, x + residual (None if it equals x's gradient), gamma and beta.
 
@@ -156,7 +163,7 @@ def _gradients_of_layer_norm(x: tf.Tensor, residual: tf.Tensor, gamma: tf.Tensor
     mean = tf.reduce_mean(total - first, axis=-1, keepdims=True)
     variance = tf.reduce_mean(tf.square(total - first), axis=-1, keepdims=True) - tf.square(mean)
     mean, scale = optimization_barrier(
-        (first + mean, tf.math.rsqrt(tf.maximum(variance, 0.0) + LAYER_NORM_EPSILON)))
+        (first + mean, tf.math.rsqrt(tf.maximum(variance, 0.0) + epsilon)))
     normalised = (_total(x, residual, *dropout) - mean) * scale
     of_normalised = tf.cast(upstream, tf.float32) * gamma
     of_total = (of_normalised - tf.reduce_mean(of_normalised, axis=-1, keepdims=True)

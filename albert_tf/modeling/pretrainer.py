@@ -25,7 +25,7 @@ class MaskedLmHead(ReleaseLayer):
         scope = "cls/predictions/transform"
         self.dense = ReleaseDense(f"{scope}/dense", config.hidden_size, config.embedding_size, config.initializer_range)
         self.activation = activation(config.hidden_act)
-        self.layer_norm = LayerNorm(f"{scope}/LayerNorm", config.embedding_size)
+        self.layer_norm = LayerNorm(f"{scope}/LayerNorm", config.embedding_size, config.layer_norm_eps)
         self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")
 
     def call(self, sequence_output: tf.Tensor, positions: tf.Tensor, word_embeddings: tf.Tensor) -> tf.Tensor:

@@ -90,7 +90,7 @@ class AlbertConditionalSpan(ConfiguredModel):
         # Logits are float32, since in bfloat16 many candidates would have equal scores.
         self.start = ReleaseDense("start_logits/dense", size, 1, stddev, dtype=tf.float32)
         self.end_hidden = ReleaseDense("end_logits/dense_0", 2 * size, size, stddev)
-        self.end_layer_norm = LayerNorm("end_logits/LayerNorm", size)
+        self.end_layer_norm = LayerNorm("end_logits/LayerNorm", size, config.layer_norm_eps)
         self.end = ReleaseDense("end_logits/dense_1", size, 1, stddev, dtype=tf.float32)
         self.answer_hidden = ReleaseDense("answer_class/dense_0", 2 * size, size, stddev)
         self.answer = ReleaseDense("answer_class/dense_1", size, 1, stddev, use_bias=False, dtype=tf.float32)

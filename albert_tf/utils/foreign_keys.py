@@ -32,7 +32,6 @@ _NAMES_OF_TOKENS = {f"{name.lower()}_token": _Refused(f"the token must be [{name
 REFUSED: dict[str, dict[str, _Refused]] = {
     "config.json": {
         "model_type": _Refused("only albert and bert can be read", ("albert", "bert")),
-        "layer_norm_eps": _Refused("only the release's 1e-12 can be computed", (1e-12,)),
         "position_embedding_type": _Refused("only absolute positions can be computed", ("absolute",)),
         "tie_word_embeddings": _Refused("only tied word embeddings can be computed", (True,)),
         "is_decoder": _Refused("only encoders can be read", (False,)),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _POOLER = "bert/pooler/"
 # Settings that do not change any variable's shape: with another value a checkpoint loads but computes something else.
-_NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing")
+_NOT_IN_SHAPES = ("num_hidden_layers", "num_attention_heads", "hidden_act", "cross_layer_sharing", "layer_norm_eps")
 _GROUP = re.compile(r"/group_\d+/")
 # The counter in the release's checkpoints, and the one in SavedModels of tf.train.Checkpoint.
 _COUNTERS = ("global_step", "save_counter")

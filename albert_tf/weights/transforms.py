@@ -31,7 +31,6 @@ from absl import logging
 
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON
 from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.utils.bounds import Bounds
 from albert_tf.utils.progress import count_of
@@ -200,7 +199,7 @@ def factorized(source: StoredModel, embedding_size: int) -> StoredModel:
     rng = np.random.default_rng(_SEED)
     places = {name: rng.integers(0, len(tables[name]), _SAMPLES) for name in ("word", "position")}
     places["token_type"] = np.zeros(_SAMPLES, int)
-    before, after = (_normalized(np.sum([each[name][places[name]] for name in _TABLES], axis=0))
+    before, after = (_normalized(np.sum([each[name][places[name]] for name in _TABLES], axis=0), config.layer_norm_eps)
                      for each in (narrow, tables))
     fit, *_ = np.linalg.lstsq(np.column_stack([before, np.ones(_SAMPLES)]), after * gamma + beta, rcond=None)
     values = {_TABLES[name]: table for name, table in narrow.items()}
@@ -248,10 +247,10 @@ def _centered(table: np.ndarray) -> np.ndarray:
     return table - table.mean(axis=1, keepdims=True)
 
 
-def _normalized(rows: np.ndarray) -> np.ndarray:
+def _normalized(rows: np.ndarray, epsilon: float) -> np.ndarray:
     """What LayerNorm makes of rows before it scales them."""
     rows = _centered(rows)
-    return rows / np.sqrt(np.mean(rows**2, axis=1, keepdims=True) + LAYER_NORM_EPSILON)
+    return rows / np.sqrt(np.mean(rows**2, axis=1, keepdims=True) + epsilon)
 
 
 def _orthogonal_to_ones(size: int) -> np.ndarray:

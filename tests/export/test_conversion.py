@@ -155,6 +155,18 @@ def test_only_the_same_conversion_makes_a_finished_or_unfinished_output_again(ti
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
 
 
+@pytest.mark.parametrize("to", ["tf1", "tf1_bert"])
+def test_the_releases_formats_take_no_other_epsilon_of_layer_norm(tmp_path, to):
+    bert = dict(cross_layer_sharing="none", embedding_size=TINY.hidden_size)
+    made(tmp_path / "source", layer_norm_eps=1e-5, **(bert if to == "tf1_bert" else {}))
+    source = open_model(str(tmp_path / "source"))
+    with pytest.raises(ValueError, match=f"layer_norm_eps 1e-05: choose another format than {to}"):
+        convert(source, str(tmp_path / "new"), to)
+    assert not list((tmp_path / "new").glob("*"))
+    convert(source, str(tmp_path / "hf"), "hugging_face")
+    assert open_model(str(tmp_path / "hf")).config.layer_norm_eps == 1e-5
+
+
 def test_a_module_takes_no_head_of_a_task_and_none_that_was_never_trained(tiny_spm, tmp_path):
     vocabulary = VocabularyFiles(spm_model_file=tiny_spm)
     made(tmp_path / "span", kind="span", vocabulary=vocabulary)

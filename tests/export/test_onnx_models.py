@@ -59,7 +59,8 @@ def test_in_float32_every_output_is_the_models_at_any_size(head):
 
 @pytest.mark.parametrize("changes", [
     dict(cross_layer_sharing="none"), dict(cross_layer_sharing="ffn"), dict(num_hidden_groups=3, inner_group_num=2),
-    dict(embedding_size=16), dict(hidden_act="gelu_exact"), dict(hidden_act="relu"), dict(hidden_act="linear")])
+    dict(embedding_size=16), dict(hidden_act="gelu_exact"), dict(hidden_act="relu"), dict(hidden_act="linear"),
+    dict(layer_norm_eps=0.05)])
 def test_every_kind_of_config_has_its_graph(changes):
     model = AlbertPretrainer(CONFIG.replace(**changes))
     assert np.max([*differences(to_onnx(model), model, 10, 2).values()]) < 1e-4

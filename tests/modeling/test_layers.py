@@ -10,7 +10,7 @@ from tensorflow.python.eager import context
 from albert_tf import devices, keras
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.encoder import attention, attention_in_training
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON, ReleaseDense, activation, layer_norm
+from albert_tf.modeling.layers import ReleaseDense, activation, layer_norm
 from albert_tf.modeling.operations import Dropouts, dropped, has_cudnn_kernel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.objective import PretrainingObjective
@@ -84,28 +84,29 @@ def test_activations_round_once_in_training(name, dtype, rounding):
     np.testing.assert_allclose(*gradients, rtol=1.1 * rounding, atol=1e-6)
 
 
-def exact_layer_norm(x, residual, gamma, beta, dropout):
+def exact_layer_norm(x, residual, gamma, beta, dropout, epsilon):
     """LayerNorm in float64, whose gradients are TensorFlow's."""
     kept = tf.cast(dropped(tf.ones(x.shape), *dropout), tf.float64)
     total = x * kept + residual
     mean, variance = tf.nn.moments(total, axes=[-1], keepdims=True)
-    return (total - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma + beta
+    return (total - mean) * tf.math.rsqrt(variance + epsilon) * gamma + beta
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("rate, epsilon", [(0.0, 1e-12), (0.3, 1e-12), (0.0, 0.1), (0.3, 0.1)])
 @pytest.mark.parametrize("mean", [0.0, 10.0, 1000.0])
 @pytest.mark.parametrize("shape", [[300, 24], [4, 30, 24]], ids=str)
-def test_layer_norm_in_training_has_the_values_and_gradients_of_float64(shape, mean, rate):
+def test_layer_norm_in_training_has_the_values_and_gradients_of_float64(shape, mean, rate, epsilon):
     random = np.random.default_rng(1)
     values = [mean + random.normal(size=shape), random.normal(size=shape),
               random.normal(size=shape[-1:]), random.normal(size=shape[-1:])]
     upstream, dropout = random.normal(size=shape), Dropouts(tf.constant([1, 2])).next_mask(rate)
     results = []
-    for dtype, function in ((tf.float64, exact_layer_norm), (tf.float32, lambda *a: layer_norm(*a[:4], True, a[4]))):
+    for dtype, function in ((tf.float64, exact_layer_norm),
+                            (tf.float32, lambda *a: layer_norm(*a[:4], a[5], True, a[4]))):
         inputs = [tf.constant(value, dtype) for value in values]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            output = function(*inputs, dropout)
+            output = function(*inputs, dropout, epsilon)
         results.append([output, *tape.gradient(output, inputs, tf.constant(upstream, dtype))])
     # A value of 1000 has 7 digits in float32, 4 of which the mean takes.
     tolerance = 1e-5 if mean == 0 else 1e-6 * mean * (10 if rate else 1)
@@ -118,7 +119,7 @@ def test_the_gradient_of_layer_norm_is_finite_for_rows_of_equal_values():
     x = tf.ones([3, 8]) * [[0.0], [0.1], [1e4]]
     with tf.GradientTape() as tape:
         tape.watch(x)
-        output = layer_norm(x, tf.zeros([3, 8]), tf.ones(8), tf.zeros(8), training=True)
+        output = layer_norm(x, tf.zeros([3, 8]), tf.ones(8), tf.zeros(8), 1e-12, training=True)
     assert np.all(np.isfinite(output)) and np.all(np.isfinite(tape.gradient(output, x)))
 
 

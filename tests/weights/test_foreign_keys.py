@@ -26,7 +26,7 @@ VALUES = {
         hidden_dropout_prob=0.5, attention_probs_dropout_prob=0.5, max_position_embeddings=8, type_vocab_size=1,
         initializer_range=0.5, architectures=(ALBERT, ["AlbertForTokenClassification"]),
         id2label=(ALBERT, {"0": "a", "1": "b", "2": "c"}), problem_type=(ALBERT, "multi_label_classification"),
-        model_type="roberta", layer_norm_eps=1e-5, position_embedding_type="relative_key", tie_word_embeddings=False,
+        layer_norm_eps=1e-2, model_type="roberta", position_embedding_type="relative_key", tie_word_embeddings=False,
         is_decoder=True, add_cross_attention=True, pruned_heads={"0": [1]}, per_layer_config={"0": {}},
         quantization_config=dict(load_in_8bit=True), auto_map=dict(AutoModel="modeling.Model"),
         configuration_files=["config.4.0.0.json"], transformers_weights="other.safetensors",

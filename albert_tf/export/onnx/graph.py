@@ -22,7 +22,7 @@ from albert_tf.modeling.encoder import (
     FeedForwardBlock,
     FeedForwardWeights,
 )
-from albert_tf.modeling.layers import LAYER_NORM_EPSILON, LayerNorm
+from albert_tf.modeling.layers import LayerNorm
 from albert_tf.modeling.vectors import POOLER
 from albert_tf.utils.bounds import check_one_of
 from albert_tf.utils.imports import check_installed
@@ -126,10 +126,11 @@ class OnnxGraph:
         product = self.node("Mul", self.node("Mul", product, scale), scales)
         return self.node("Add", product, self.node("Mul", middle, sums))
 
-    def layer_norm(self, name: str, layer: LayerNorm | AttentionWeights | FeedForwardWeights) -> Callable[[str], str]:
+    def layer_norm(self, name: str, layer: LayerNorm | AttentionWeights | FeedForwardWeights,
+                   epsilon: float) -> Callable[[str], str]:
         """Stores a layer's gamma and beta and returns x -> LayerNorm(x) over the last axis."""
         gamma, beta = self.weight(f"{name}/gamma", layer.gamma), self.weight(f"{name}/beta", layer.beta)
-        return lambda x: self.node("LayerNormalization", x, gamma, beta, epsilon=LAYER_NORM_EPSILON)
+        return lambda x: self.node("LayerNormalization", x, gamma, beta, epsilon=epsilon)
 
     def activation(self, name: str, x: str) -> str:
         """Applies the activation with the name of a config's hidden_act."""
@@ -305,7 +306,7 @@ def _embedding_sum(graph: OnnxGraph, embeddings: Embeddings, word_table: Table, 
     positions = graph.node("Range", graph.constant(0), length, graph.constant(1))
     summed = graph.node("Add", word_table.lookup(inputs["input_ids"]), segment_table.lookup(inputs["segment_ids"]))
     summed = graph.node("Add", summed, position_table.lookup(positions))
-    return graph.layer_norm("bert/embeddings/LayerNorm", embeddings.layer_norm)(summed)
+    return graph.layer_norm("bert/embeddings/LayerNorm", embeddings.layer_norm, embeddings.layer_norm.epsilon)(summed)
 
 
 def _attention_block(graph: OnnxGraph, name: str, block: AttentionBlock) -> Callable[[str, str], str]:
@@ -314,7 +315,7 @@ def _attention_block(graph: OnnxGraph, name: str, block: AttentionBlock) -> Call
     head_size = block.config.hidden_size // heads
     qkv = graph.dense(f"{name}/qkv", weights.qkv_kernel, weights.qkv_bias)
     output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)
-    norm = graph.layer_norm(f"{name}/LayerNorm", weights)
+    norm = graph.layer_norm(f"{name}/LayerNorm", weights, block.layer_norm.epsilon)
 
     def of_heads(values: str, perm: list[int]) -> str:
         return graph.node("Transpose", graph.reshape(values, [0, 0, heads, head_size]), perm=perm)
@@ -335,7 +336,7 @@ def _ffn_block(graph: OnnxGraph, name: str, block: FeedForwardBlock) -> Callable
     weights = block.weights_for_step()
     intermediate = graph.dense(f"{name}/intermediate", weights.intermediate_kernel, weights.intermediate_bias)
     output = graph.dense(f"{name}/output", weights.output_kernel, weights.output_bias)
-    norm = graph.layer_norm(f"{name}/LayerNorm", weights)
+    norm = graph.layer_norm(f"{name}/LayerNorm", weights, block.layer_norm.epsilon)
 
     def apply(x: str) -> str:
         wide = graph.activation(block.config.hidden_act, intermediate(x))

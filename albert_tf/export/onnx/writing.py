@@ -167,7 +167,8 @@ def pretrainer(graph: OnnxGraph, model: AlbertPretrainer, inputs: dict[str, str]
     gathered = graph.gather_tokens(outputs["sequence_output"], inputs["masked_lm_positions"])
     transformed = graph.dense("cls/predictions/transform/dense", head.dense.kernel, head.dense.bias)(gathered)
     transformed = graph.activation(model.config.hidden_act, transformed)
-    transformed = graph.layer_norm("cls/predictions/transform/LayerNorm", head.layer_norm)(transformed)
+    transformed = graph.layer_norm("cls/predictions/transform/LayerNorm", head.layer_norm, head.layer_norm.epsilon)(
+        transformed)
     logits = graph.node("Add", parts.word_table.times_transposed(transformed),
                         graph.weight("cls/predictions/output_bias", head.output_bias))
     sop_logits = output_dense(graph, "cls/seq_relationship", model.sentence_order)(outputs["pooled_output"])
@@ -233,7 +234,8 @@ def _end_logits(graph: OnnxGraph, model: AlbertConditionalSpan, tokens: str, sta
     of_start = graph.dense("end_logits/dense_0/start", model.end_hidden.kernel[size:], model.end_hidden.bias)
     summed = graph.node("Add", graph.node("Unsqueeze", of_token(tokens), graph.constant([1])),
                         graph.node("Unsqueeze", of_start(start_tokens), graph.constant([2])))
-    hidden = graph.layer_norm("end_logits/LayerNorm", model.end_layer_norm)(graph.node("Tanh", summed))
+    norm = graph.layer_norm("end_logits/LayerNorm", model.end_layer_norm, model.end_layer_norm.epsilon)
+    hidden = norm(graph.node("Tanh", summed))
     return graph.squeeze(graph.output_dense("end_logits/dense_1", model.end.kernel, model.end.bias)(hidden), -1)
 
 

@@ -144,7 +144,7 @@ def config_values(config: AlbertConfig, architecture: str, num_labels: int | Non
                          "differently than the release")
     values = config.to_bert_dict() if model_type == "bert" else config.to_dict()
     values.pop("cross_layer_sharing", None)  # which transformers does not know
-    values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=1e-12,
+    values.update(model_type=model_type, architectures=[architecture], layer_norm_eps=config.layer_norm_eps,
                   hidden_act=_THEIR_ACTS.get(config.hidden_act, config.hidden_act))
     if num_labels is not None:
         label_names = settings.of_class(LabelSettings).label_names or _numbered(num_labels)

@@ -23,6 +23,7 @@ CASES = {
                              dict(id2label=dict(enumerate(LABELS)), label2id=LABEL_IDS)),
     "question_answering": (transformers.BertForQuestionAnswering, {}),
     "multiple_choice": (transformers.BertForMultipleChoice, {}),
+    "layer_norm_eps": (transformers.BertForPreTraining, dict(layer_norm_eps=1e-3)),
 }
 
 for name, (model_class, changes) in CASES.items():
