@@ -27,7 +27,7 @@ from albert_tf.utils.imports import tensorflow as tf
 FLAGS = flags.FLAGS
 flags.disclaim_key_flags()  # a flag belongs to the command that calls these functions
 AnyConfig = TypeVar("AnyConfig", bound=Config)
-GROUPS = ("Model", "Runs", "Training", "Devices", "Export")  # titles in --help, after "This command"
+GROUPS = ("Model", "Runs", "Training", "Teacher", "Devices", "Export")  # titles in --help, after "This command"
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 # By a recipe's flag: the flags of the command line that it gives way to. Its warm-up belongs to its number of steps.
 _REPLACED_BY = {"train_step": ("num_train_epochs",), "num_train_epochs": ("train_step",),

@@ -209,7 +209,7 @@ def default_interval(num_train_steps: int, largest: int) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TeacherConfig(Config):
+class TeacherConfig(Config, group="Teacher"):
     """The teacher of a model."""
 
     teacher_checkpoint: Annotated[
@@ -218,7 +218,7 @@ class TeacherConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Distillation(TeacherConfig):
+class Distillation(TeacherConfig, group="Teacher"):
     """Distillation beside the labels of a task."""
 
     TEACHERS: ClassVar[tuple[str, ...]] = ("teacher_checkpoint",)  # the options that name one

@@ -16,7 +16,7 @@ from albert_tf.utils.bounds import OneOf, Range
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScoreDistillation(Distillation):
+class ScoreDistillation(Distillation, group="Teacher"):
     """Distillation from a model, or from a file of scores."""
 
     TEACHERS: ClassVar[tuple[str, ...]] = ("teacher_checkpoint", "teacher_scores")
