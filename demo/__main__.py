@@ -20,23 +20,24 @@ from typing import Sequence
 from absl import flags
 
 from albert_tf.commands import app
-from albert_tf.commands.command_runs import arguments, run_script
+from albert_tf.commands.command_runs import arguments, process_of, run_script
 from albert_tf.data.feature_table import digest, fingerprint
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.outputs import write_text
+from albert_tf.utils.processes import LAUNCHER
 from albert_tf.utils.progress import count_of
+from albert_tf.weights.runs import stored_history
 from albert_tf.weights.stored_model import shipped_model
-from demo import python_docs, word_order_task
+from demo import page, python_docs, word_order_task
 from demo.baselines import baselines
 
 flags.DEFINE_string("output_dir", "demo_output", "Folder of all outputs.")
 flags.DEFINE_string("corpus", "", "Path of a text to train on: one sentence on each line, a blank line between "
                     "documents. Default: Python's own documentation.")
-flags.DEFINE_bool("do_lower_case", True, "Whether the new vocabulary is lower-cased.")
-flags.DEFINE_bool("keep_accents", False, "Whether the new vocabulary keeps accents.")
 FLAGS = flags.FLAGS
 
 MODEL = "albert_tiny_en"
+PRETRAINING_STEPS, FINE_TUNING_STEPS = 200, 400
 RECORDS = dict(max_seq_length=64, max_predictions_per_seq=10)
 # Of random weights, which stayed at chance with all rates that were tried.
 RANDOM_LEARNING_RATE = 1e-3
@@ -65,49 +66,41 @@ DOCUMENTATION_SENTENCES = (
 
 def main() -> None:
     started, folder = time.time(), FLAGS.output_dir
-    print("The demo has five parts, which take about 8 minutes on two cores.", flush=True)
+    print("The demo has four parts, which take about five minutes on two cores.", flush=True)
     train, dev = split_corpus(FLAGS.corpus)  # a wrong file is found before anything runs
     vocabulary = os.path.join(shipped_model(MODEL), "spiece.model")
     questions = masked_sentences(dev) if FLAGS.corpus else DOCUMENTATION_SENTENCES
     heading(f"1. {MODEL} was pre-trained on novels. It fills masks:")
-    fill_masks(MODEL, (*NOVEL_SENTENCES, *questions))
+    first = fill_masks(MODEL, (*NOVEL_SENTENCES, *questions))
     print("\nA sentence alone, and behind a paragraph that has the answer:", flush=True)
     fill_masks(MODEL, (LAST_SENTENCE, PARAGRAPH + LAST_SENTENCE))
 
-    heading("2. Its pre-training continues on other text, for 500 steps (about 3 minutes):")
+    heading(f"2. Its pre-training continues on other text, for {PRETRAINING_STEPS} steps (about 2 minutes):")
     train_text, dev_text = write_corpus(train, dev, folder)
     train_records, dev_records = (write_records(text, vocabulary) for text in (train_text, dev_text))
     models = models_folder(folder, train_text, dev_text)
     continued = os.path.join(models, "continued")
-    before = evaluate(MODEL, dev_records, os.path.join(folder, "before"))
-    after = pretrain(train_records, dev_records, continued, init_checkpoint=MODEL, learning_rate=3e-4, steps=500)
-    report_pretraining(before, after, dev_records)
-    fill_masks(continued, questions)
+    scores = pretrain(train_records, dev_records, continued)
+    second = fill_masks(continued, questions)
 
-    heading("3. Fine-tuned, with and without pre-training, for 1,000 steps each (about 3 minutes):\n"
+    heading(f"3. Fine-tuned, with and without pre-training, for {FINE_TUNING_STEPS} steps each (about 2 minutes):\n"
             "   were two neighbouring words of a sentence swapped?")
     task = word_order_task.write_task(train_text, dev_text, os.path.join(folder, "word_order"))
-    fine_tuned = os.path.join(models, "fine_tuned")
-    report_classification(fine_tune(task, fine_tuned, learning_rate=3e-4, init_checkpoint=continued),
-                          fine_tune(task, os.path.join(models, "not_pretrained"), RANDOM_LEARNING_RATE,
-                                    albert_config_file=MODEL, spm_model_file=vocabulary))
+    fine_tuned, not_pretrained = (os.path.join(models, name) for name in ("fine_tuned", "not_pretrained"))
+    accuracies = (fine_tune(task, fine_tuned, learning_rate=3e-4, init_checkpoint=continued),
+                  fine_tune(task, not_pretrained, RANDOM_LEARNING_RATE, albert_config_file=MODEL,
+                            spm_model_file=vocabulary))
+    report_classification(*accuracies)
 
-    heading("4. From raw text to a vocabulary and the first 100 steps of a new model (about a minute):")
-    own_vocabulary = os.path.join(folder, "vocabulary")
-    run_script("train_vocabulary", input_file=train_text, model_prefix=own_vocabulary, vocab_size=4000,
-               do_lower_case=FLAGS.do_lower_case, keep_accents=FLAGS.keep_accents, **WITH_PROGRESS)
-    own_records = write_records(train_text, f"{own_vocabulary}.model", suffix=".own")
-    own_dev_records = write_records(dev_text, f"{own_vocabulary}.model", suffix=".own")
-    first = pretrain(own_records, own_dev_records, os.path.join(models, "own"), albert_config_file=MODEL,
-                     spm_model_file=f"{own_vocabulary}.model", learning_rate=1e-3, steps=100)
-    print(f"masked-LM accuracy after 100 steps: {first['masked_lm_accuracy']:.3f} (docs/pretraining.md says more)")
-
-    heading("5. Served: the SavedModel takes raw text, and needs only TensorFlow and tensorflow-text:")
+    heading("4. Served: the SavedModel takes raw text, and needs only TensorFlow and tensorflow-text:")
     served = os.path.join(folder, "served")
     run_script("fill_mask", init_checkpoint=continued, export_dir=served, **WARNINGS_ONLY)
     ask(served, questions)
+    report = page.write(folder, {"before": first, f"after {PRETRAINING_STEPS} steps": second}, scores, accuracies,
+                        continued, fine_tuned)
     print(f"\nfinished in {(time.time() - started) / 60:.1f} minutes; all files are in {folder}")
-    print(f"Try its models on a page in your browser: {page_command(continued, fine_tuned)}")
+    print(f"Try its models in your browser: {page_command(continued, fine_tuned)}")
+    print(f"Look at what it made: {report}")
 
 
 def ask(saved_model: str, questions: Sequence[str]) -> None:
@@ -127,42 +120,50 @@ def heading(text: str) -> None:
     print(f"\n\n{text}", flush=True)
 
 
-def fill_masks(model: str, texts: tuple[str, ...]) -> None:
-    run_script("fill_mask", init_checkpoint=model, top_k=4, text=texts, **WARNINGS_ONLY)
+def fill_masks(model: str, texts: tuple[str, ...]) -> str:
+    """Prints and runs a command that fills masks, and returns what it printed."""
+    flag_values = arguments(dict(init_checkpoint=model, top_k=4, text=texts, **WARNINGS_ONLY))
+    print(f"\n$ {LAUNCHER} fill_mask {shlex.join(flag_values)}", flush=True)
+    printed = subprocess.run(process_of("fill_mask", flag_values), check=True, stdout=subprocess.PIPE, text=True).stdout
+    print(printed, end="", flush=True)
+    return printed
 
 
-def write_records(text: str, vocabulary: str, suffix: str = "") -> str:
+def write_records(text: str, vocabulary: str) -> str:
     """Writes the pre-training records of a text, and returns their path."""
-    records = f"{os.path.splitext(text)[0]}{suffix}.tfrecord"
+    records = f"{os.path.splitext(text)[0]}.tfrecord"
     run_script("create_pretraining_data", input_file=text, output_file=records, spm_model_file=vocabulary, ngram=1,
                dupe_factor=2, **RECORDS, **WITH_PROGRESS)
     return records
 
 
-def evaluate(model: str, records: str, output_dir: str) -> dict[str, float]:
-    """The results of a model on records."""
-    run_script("run_pretraining", init_checkpoint=model, eval_input_file=records, do_train=False, do_eval=True,
-               max_eval_steps=0, output_dir=output_dir, **RECORDS, **WITH_PROGRESS)
-    return read_json_object(os.path.join(output_dir, "eval_results.json"))
+def pretrain(train_records: str, dev_records: str, output_dir: str) -> dict[str, tuple[float, float, float]]:
+    """Pre-trains MODEL further. Returns each accuracy on held-out pages: before, after, and by guessing.
 
-
-def pretrain(
-    train_records: str, dev_records: str, output_dir: str, steps: int, learning_rate: float, **weights
-) -> dict[str, float]:
-    """Pre-trains, and returns the last results."""
+    Raises ValueError if training made them worse.
+    """
+    steps = PRETRAINING_STEPS
     run_script("run_pretraining", input_file=train_records, eval_input_file=dev_records, do_eval=True, max_eval_steps=0,
-               output_dir=output_dir, num_train_steps=steps, num_warmup_steps=steps // 10, learning_rate=learning_rate,
-               save_checkpoints_steps=steps, train_batch_size=32, optimizer="adamw", dynamic_masking=True,
-               precision="mixed_bfloat16", **weights, **RECORDS, **WITH_PROGRESS)
-    return read_json_object(os.path.join(output_dir, "eval_results.json"))
+               output_dir=output_dir, num_train_steps=steps, num_warmup_steps=steps // 10, learning_rate=3e-4,
+               save_checkpoints_steps=steps // 2, train_batch_size=32, optimizer="adamw", dynamic_masking=True,
+               precision="mixed_bfloat16", init_checkpoint=MODEL, **RECORDS, **WITH_PROGRESS)
+    history = [rows for _, rows in stored_history(output_dir)]
+    before, after, guessing = history[0], history[-1], baselines(dev_records, **RECORDS)
+    names = ("masked_lm_accuracy", "sentence_order_accuracy")
+    print(f"\n{'on held-out pages':<26}{'before':>8}{'after':>8}{'guessing':>10}")
+    for name in names:
+        print(f"{name:<26}{before[name]:>8.3f}{after[name]:>8.3f}{guessing[name]:>10.3f}")
+    if after["masked_lm_accuracy"] <= before["masked_lm_accuracy"]:
+        raise ValueError("the model has learned nothing from the text")
+    return {name: (before[name], after[name], guessing[name]) for name in names}
 
 
 def fine_tune(task: str, output_dir: str, learning_rate: float, **weights) -> float:
-    """Fine-tunes a model on a task, and returns its accuracy."""
+    """Fine-tunes a model on a task, labels the dev set, and returns the accuracy."""
     run_script("run_classifier", task_config=task, data_dir=os.path.dirname(task), output_dir=output_dir, do_train=True,
-               do_eval=True, max_seq_length=64, train_batch_size=32, learning_rate=learning_rate,
-               train_step=1000, warmup_step=100, save_checkpoints_steps=1000, precision="mixed_bfloat16", **weights,
-               **WITH_PROGRESS)
+               do_eval=True, do_predict=True, predict_split="dev", max_seq_length=64, train_batch_size=32,
+               learning_rate=learning_rate, train_step=FINE_TUNING_STEPS, warmup_step=FINE_TUNING_STEPS // 10,
+               save_checkpoints_steps=FINE_TUNING_STEPS // 2, precision="mixed_bfloat16", **weights, **WITH_PROGRESS)
     return read_json_object(os.path.join(output_dir, "eval_results.json"))["eval_accuracy"]
 
 
@@ -209,16 +210,6 @@ def masked_sentences(documents: list[list[str]], count: int = 3) -> tuple[str, .
 def models_folder(folder: str, *texts: str) -> str:
     """The folder of the models of these texts. Other texts have another one, since finished runs are not repeated."""
     return os.path.join(folder, f"models_{digest(''.join(map(fingerprint, texts)).encode())[:8]}")
-
-
-def report_pretraining(before: dict, after: dict, dev_records: str) -> None:
-    """Prints accuracies on held-out pages, with those of guessing. Raises ValueError if training made them worse."""
-    guessing = baselines(dev_records, **RECORDS)
-    print(f"\n{'on held-out pages':<26}{'before':>8}{'after':>8}{'guessing':>10}")
-    for name in ("masked_lm_accuracy", "sentence_order_accuracy"):
-        print(f"{name:<26}{before[name]:>8.3f}{after[name]:>8.3f}{guessing[name]:>10.3f}")
-    if after["masked_lm_accuracy"] <= before["masked_lm_accuracy"]:
-        raise ValueError("the model has learned nothing from the text")
 
 
 def report_classification(pretrained: float, not_pretrained: float) -> None:

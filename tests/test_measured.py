@@ -64,6 +64,18 @@ def test_rows_of_medians_follow_from_the_scores_of_the_seeds():
         [*map(median_and_range, pair), difference_of_medians(*pair)] for pair in pairs]
 
 
+def test_the_figures_of_the_readme_are_those_of_the_pages():
+    rows = [line for line in table_lines("../README.md", "How good") if "](" in line[0]]
+    assert len(rows) == 5
+    for row, *cells in rows:
+        page, _, anchor = re.search(r"\]\(docs/([^)]*)\)", row)[1].partition("#")
+        text = (DOCS / page).read_text("utf-8")
+        heading = next((heading for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+                        if re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") == anchor), None)
+        for number in re.findall(r"\d+\.\d+(?: to \d+\.\d+)?|\d{3} to \d{3}", " ".join(cells)):
+            assert number in (section_of(page, heading) if heading else text), (row, number)
+
+
 def test_every_interval_of_the_verdicts_is_one_of_the_differences():
     verdicts = (DOCS / "results/studies.md").read_text("utf-8").partition("## Verdicts")[2].partition("\n## ")[0]
     shown = re.findall(r"([+-][\d.]+) to ([+-][\d.]+)", verdicts)
