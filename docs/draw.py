@@ -161,7 +161,8 @@ def findings() -> Drawing:
     def x_of(points: float) -> float:
         return 545.0 + points * 15
 
-    axis(picture, x_of, range(-15, 16, 5), height, 40, "difference in masked-LM accuracy, points, with its 95 % interval")
+    axis(picture, x_of, range(-15, 16, 5), height, 40,
+         "difference in masked-LM accuracy, points, with its 95 % interval")
     picture.add("line", x1=x_of(0), x2=x_of(0), y1=40, y2=height, cls="axis")
     picture.text(14, 24, "Design choice, at a small scale", "title")
     picture.text(300, 24, "paper", "title", "middle")
@@ -200,7 +201,8 @@ def speed() -> Drawing:
         return 330 + ratio * 92
 
     picture.text(14, 24, "Speed beside Hugging Face on PyTorch (AMD EPYC, two cores)", "title")
-    axis(picture, x_of, range(0, 6), height, 36, "times as fast as Hugging Face: lowest to highest of three or four runs")
+    axis(picture, x_of, range(0, 6), height, 36,
+         "times as fast as Hugging Face: lowest to highest of three or four runs")
     picture.add("line", x1=x_of(1), x2=x_of(1), y1=36, y2=height, cls="axis")
     for number, (name, low, high) in enumerate(bars):
         y = 42 + 26 * number

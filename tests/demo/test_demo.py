@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from demo import python_docs
+from demo import page, python_docs
 from demo.__main__ import models_folder, split_corpus, write_corpus
 
 
@@ -39,3 +39,16 @@ def test_each_corpus_has_models_of_its_own(tmp_path):
         (tmp_path / "train.txt").write_text(content)
         folders.append(models_folder("out", str(tmp_path / "train.txt")))
     assert folders[0] == folders[2] != folders[1]
+
+
+def test_the_page_has_fillings_scores_and_answers_as_text(tmp_path):
+    (tmp_path / "models/classifier").mkdir(parents=True)
+    (tmp_path / "models/classifier/dev_predictions.csv").write_text(
+        "index,text_a,prediction\n0,a <b> c,swapped\n", "utf-8")
+    scores = dict(masked_lm_accuracy=(0.25, 0.3125, 0.05))
+    path = page.write(str(tmp_path), {"before": "The <mask>\n    door 0.6"}, scores, (0.75, 0.5),
+                      str(tmp_path / "models/run"), str(tmp_path / "models/classifier"))
+    text = pathlib.Path(path).read_text("utf-8")
+    for expected in ("The &lt;mask&gt;", "0.312", "0.750", "a &lt;b&gt; c</td><td>swapped",
+                     'src="models/run/eval_history.svg"'):
+        assert expected in text
