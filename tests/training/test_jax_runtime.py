@@ -68,8 +68,10 @@ class Runs:
             (folder / name).write_text("".join(f"a clock {'is so ' * i}big\tall{' of us' * i}\n" for i in range(9)))
         write_records(folder / "train.tfrecord", 40, objective="sop")
         write_records(folder / "texts.tfrecord", 60, 32, 5, shortest=5, objective="sop")
-        self._sessions = {devices: ScriptSession(environment=dict(
-            QUICK, XLA_FLAGS=f"--xla_force_host_platform_device_count={devices}")) for devices in (1, 4)}
+        # As with users, no process trains by both runtimes.
+        self._sessions = {key: ScriptSession(environment=dict(
+            QUICK, RUNTIME=key[0], XLA_FLAGS=f"--xla_force_host_platform_device_count={key[1]}"))
+            for key in (("tensorflow", 1), ("jax", 1), ("jax", 4))}
 
     def flags(self, name: str, directory: str, **changed) -> dict:
         """The flags of a run. Values that are names of files become their paths."""
@@ -90,8 +92,8 @@ class Runs:
 
     def run(self, name: str, directory: str, devices: int = 1, expect: int = 0, **changed) -> str:
         """Runs a command to its end, and returns what it printed."""
-        return self._sessions[devices].run(script=RUNS[name][0], expect=expect,
-                                           **self.flags(name, directory, **changed))
+        session = self._sessions[changed.get("runtime", "tensorflow"), devices]
+        return session.run(script=RUNS[name][0], expect=expect, **self.flags(name, directory, **changed))
 
     def of(self, name: str, runtime: str) -> str:
         """The directory of a run with the flags of its name alone, which the first call makes."""
@@ -179,7 +181,8 @@ def test_steps_evaluations_and_answers_on_four_devices_are_those_of_tensorflow(r
     runs.run(name, found, devices=4, runtime="jax", shard_weights=name in ("head alone", "RACE"))
     assert_close(runs.end_of(found), runs.end_of(expected))
     assert_close(curves_of(runs.folder / found), curves_of(runs.folder / expected))
-    assert_same_files(runs.files_of(found), runs.files_of(expected), 1e-5)
+    # Correlations of a few cosines multiply the differences of the weights.
+    assert_same_files(runs.files_of(found), runs.files_of(expected), 1e-4 if "vectors" in name else 1e-5)
 
 
 def test_a_run_that_is_killed_at_random_and_resumed_is_bit_equal_to_an_undisturbed_one(runs):
