@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any, ClassVar, Mapping, Protocol, TypeVar
 
-from albert_tf.config import AlbertConfig
+from albert_tf.config import HIDDEN_ACTS, AlbertConfig
 from albert_tf.modeling.vectors import MEAN_OR_MAX, POOLINGS
 from albert_tf.options import Checked, Config, Option
 from albert_tf.utils import bounds
@@ -255,6 +255,9 @@ class SentenceEncoderSettings(Settings):
     truncate_dim: Annotated[
         int | None, bounds.WIDTH, "Number of dimensions of the vectors; the others are left out before vectors are "
         "normalized. None: all."] = None
+    dense_size: Annotated[
+        int | None, bounds.WIDTH, "Number of outputs of a dense layer behind the pooling. None: no such layer."] = None
+    dense_act: Annotated[str, OneOf(HIDDEN_ACTS), "The activation behind this layer."] = "tanh"
     prompts: Annotated[
         tuple[tuple[str, str], ...] | None, Checked(_check_prompts), "Texts by name, such as dict(query=\"query: \"). "
         "Functions of texts put one of them before each text. The model itself reads ids."] = None

@@ -79,7 +79,7 @@ HEADS = (
          pipeline_tag="question-answering", task="SQuAD 2.0"),
     Head("multiple_choice", "classifier.AlbertMultipleChoice", (), ("ForMultipleChoice",),
          _same_for_both("", "classifier"), pipeline_tag="multiple-choice", task="multiple choice"),
-    Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", architectures=("Model",),
+    Head("sentence_encoder", "sentence_encoder.AlbertSentenceEncoder", ("cls/vectors/",), ("Model",),
          pipeline_tag="sentence-similarity", task="sentence vectors"),
 )
 _BY_NAME = {head.name: head for head in HEADS}

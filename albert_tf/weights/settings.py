@@ -30,7 +30,7 @@ from albert_tf.weights.vocabulary import VOCABULARIES, VocabularyFiles, copy_voc
 
 SETTINGS = "albert_tf.json"
 # The settings of a sentence encoder that are in the files of sentence-transformers.
-POOLING = ("pooling", "normalize", "truncate_dim", "prompts", "default_prompt_name")
+POOLING = ("pooling", "normalize", "truncate_dim", "dense_size", "dense_act", "prompts", "default_prompt_name")
 
 
 def settings_in(folder: str) -> Settings:

@@ -68,6 +68,17 @@ def test_truncated_vectors_are_the_same_in_sentence_transformers(sentence_pieces
     np.testing.assert_allclose(normalized(text_vectors(model, sentence_pieces, SENTENCES)), theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("act", ["tanh", "linear", "relu", "gelu_exact"])
+def test_vectors_of_a_dense_layer_are_the_same_in_sentence_transformers(sentence_pieces, tmp_path, act):
+    keras.utils.set_random_seed(1)
+    model = albert_tf.AlbertSentenceEncoder(CONFIG, max_seq_length=16, dense_size=5, dense_act=act)
+    model.dense.bias.assign([0.1, -0.2, 0.3, -0.4, 0.5])
+    albert_tf.save_pretrained(model, str(tmp_path), sentence_pieces, to="hugging_face")
+    theirs = np.array(json.loads(run_client("transformers", CLIENT, "vectors", tmp_path)))
+    assert theirs.shape == (len(SENTENCES), 5)
+    np.testing.assert_allclose(normalized(text_vectors(model, sentence_pieces, SENTENCES)), theirs, atol=1e-5)
+
+
 @pytest.mark.parametrize("pooling, normalize", [("mean", True), ("cls", False)])
 def test_vectors_behind_prompts_are_the_same_in_sentence_transformers(sentence_pieces, tmp_path, pooling, normalize):
     keras.utils.set_random_seed(1)

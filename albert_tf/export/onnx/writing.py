@@ -151,6 +151,8 @@ def sentence_encoder(graph: OnnxGraph, model: AlbertSentenceEncoder, inputs: dic
     """The vector of each text."""
     outputs = EncoderGraph(graph, model.albert).outputs(inputs)
     vectors = pooled(graph, outputs, inputs["input_mask"], model.settings.pooling)
+    if model.dense is not None:
+        vectors = graph.activation(model.settings.dense_act, output_dense(graph, "cls/vectors", model.dense)(vectors))
     if model.settings.truncate_dim:
         vectors = graph.node("Slice", vectors, *map(graph.constant, ([0], [model.settings.truncate_dim], [1])))
     if model.settings.normalize:

@@ -262,7 +262,7 @@ class SentenceEmbeddings(Task):
             if self.options.source.init_path:
                 model = self.setup.model.pretrained("sentence_encoder", **self.pooling)
                 initial = text_vectors(model, self.setup.tokenizer, self.lines[rows])
-            size = self.pooling["truncate_dim"] or self.config.hidden_size
+            size = self.pooling["truncate_dim"] or self.pooling.get("dense_size") or self.config.hidden_size
             matrix = projection(vectors, size, initial, rows)
             if is_chief(self.setup.strategy):
                 write_array(path, matrix)

@@ -52,7 +52,10 @@ _BEFORE_VERSION_4 = "sbert_ce_default_activation_function"
 # The release's gelu is the tanh approximation; Hugging Face uses that name for the exact function.
 _THEIR_ACTS = {"gelu": "gelu_new", "gelu_exact": "gelu"}
 _POOLING_FOLDER, _NORMALIZE_FOLDER = "1_Pooling", "2_Normalize"
-_STEPS = ("Transformer", "Pooling", "Normalize")
+DENSE_FOLDER = "2_Dense"
+_STEPS = ("Transformer", "Pooling", "Dense", "Normalize")
+_DENSE_ACTS = dict(tanh="torch.nn.modules.activation.Tanh", linear="torch.nn.modules.linear.Identity",
+                   relu="torch.nn.modules.activation.ReLU", gelu_exact="torch.nn.modules.activation.GELU")
 _LIBRARY = "sentence_transformers."
 # The models in the name of sentence_bert_config.json. The first of these files that exists is read.
 _TRANSFORMERS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -228,20 +231,42 @@ def pooling_in(folder: str) -> dict[str, Any] | None:
     if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
         return None
     modules, stored = _modules(folder), _content(folder, _SENTENCE_TRANSFORMERS)
-    is_normalized, file = len(modules) == len(_STEPS), os.path.join(folder, _SENTENCE_TRANSFORMERS)
+    paths = {module["type"]: os.path.join(folder, module["path"]) for module in modules}
+    is_normalized, file = "Normalize" in paths, os.path.join(folder, _SENTENCE_TRANSFORMERS)
     is_cosine = is_normalized and not stored.get("truncate_dim") and stored.get("similarity_fn_name") == "dot"
     _check(folder, _SENTENCE_TRANSFORMERS, dict(stored, similarity_fn_name="cosine") if is_cosine else stored)
     if is_cross_encoder(folder):
         if stored.get("default_prompt_name") is not None:
             raise ValueError(f"{file}: a CrossEncoder with a default_prompt_name is not supported")
         return None
-    for name, module in zip((_POOLING_FOLDER, _NORMALIZE_FOLDER), modules[1:]):
-        _check(folder, os.path.join(module["path"], CONFIG), _content(folder, os.path.join(module["path"], CONFIG)),
-               f"{name}/{CONFIG}")
+    for name in (_POOLING_FOLDER, _NORMALIZE_FOLDER, DENSE_FOLDER):
+        if path := paths.get(name[2:]):  # Dense has the keys of Normalize that name its input and output
+            _check(path, CONFIG, _content(path, CONFIG), f"{name.replace('Dense', 'Normalize')}/{CONFIG}")
     values = {name: stored[name] for name in _OF_VECTORS if stored.get(name) is not None}
     with errors_at(file):
         SentenceEncoderSettings(**values)
-    return dict(values, pooling=_pooling(os.path.join(folder, modules[1]["path"], CONFIG)), normalize=is_normalized)
+    if "Dense" in paths:
+        values.update(_dense(os.path.join(paths["Dense"], CONFIG)))
+    return dict(values, pooling=_pooling(os.path.join(paths["Pooling"], CONFIG)), normalize=is_normalized)
+
+
+def _dense(path: str) -> dict[str, Any]:
+    """The size and the activation of a dense layer, by the config.json of its module."""
+    values = read_json_object(path)
+    acts = {theirs: ours for ours, theirs in _DENSE_ACTS.items()}
+    act = values.get("activation_function", _DENSE_ACTS["tanh"])
+    if "out_features" not in values or not isinstance(act, str) or act not in acts:
+        raise ValueError(f"{path} must have out_features, and activation_function must be one of {', '.join(acts)}. "
+                         f"Received: {reprlib.repr(act)}")
+    with errors_at(path):
+        SentenceEncoderSettings(dense_size=values.get("out_features"))
+    return dict(dense_size=values["out_features"], dense_act=acts[act])
+
+
+def dense_folder(folder: str) -> str | None:
+    """The folder of the weights of a dense layer behind the pooling, in a folder of sentence-transformers."""
+    paths = {module["type"]: module["path"] for module in _modules(folder)}
+    return os.path.join(folder, paths["Dense"]) if "Dense" in paths else None
 
 
 def transformer_folder(folder: str) -> str:
@@ -252,13 +277,15 @@ def transformer_folder(folder: str) -> str:
 
 def write_pooling(settings: SentenceEncoderSettings, config: AlbertConfig, folder: str) -> None:
     """Writes the files of a pooling."""
-    types = _STEPS if settings.normalize else _STEPS[:-1]
-    paths = ("", _POOLING_FOLDER, _NORMALIZE_FOLDER)
-    modules = [dict(idx=number, name=str(number), path=path, type=f"sentence_transformers.models.{name}")
-               for number, (path, name) in enumerate(zip(paths, types))]
+    names = [*_STEPS[:2], *(["Dense"] if settings.dense_size else ()), *(["Normalize"] if settings.normalize else ())]
+    modules = [dict(idx=number, name=str(number), path=f"{number}_{name}" if number else "",
+                    type=f"sentence_transformers.models.{name}") for number, name in enumerate(names)]
     modes = {key: name == settings.pooling for name, key in _KEYS.items() if name in (*_THEIRS, settings.pooling)}
     files: dict[str, Any] = {
         f"{_POOLING_FOLDER}/{CONFIG}": dict(word_embedding_dimension=config.hidden_size, **modes)}
+    files[f"{DENSE_FOLDER}/{CONFIG}"] = settings.dense_size and dict(
+        in_features=config.hidden_size, out_features=settings.dense_size, bias=True,
+        activation_function=_DENSE_ACTS.get(settings.dense_act, settings.dense_act))
     # null is all positions. sentence-transformers 6 does not compare a number with the positions.
     length = settings.max_seq_length and min(settings.max_seq_length, config.max_position_embeddings)
     files[LENGTH_CONFIG] = dict(max_seq_length=length, do_lower_case=False)
@@ -273,7 +300,7 @@ def write_pooling(settings: SentenceEncoderSettings, config: AlbertConfig, folde
 
 
 def _modules(folder: str) -> list[dict[str, str]]:
-    """The steps of modules.json as path and type (the name of the class): one for a CrossEncoder, else two or three."""
+    """The steps of modules.json as path and type (the name of the class): one for a CrossEncoder, else two to four."""
     file = os.path.join(folder, MODULES)
     modules = []
     for module in read_json_list(file):
@@ -288,8 +315,9 @@ def _modules(folder: str) -> list[dict[str, str]]:
     steps = [module["type"] for module in modules]
     if is_cross_encoder(folder) and steps != ["Transformer"]:
         raise ValueError(f"{file}: the only step of a CrossEncoder must be Transformer. Received: {', '.join(steps)}")
-    if not is_cross_encoder(folder) and steps not in (list(_STEPS[:2]), list(_STEPS)):
-        raise ValueError(f"{file}: the steps must be {', '.join(_STEPS[:2])} and, if vectors are normalized, Normalize")
+    if not is_cross_encoder(folder) and steps != [step for step in _STEPS if step in (*_STEPS[:2], *steps)]:
+        raise ValueError(f"{file}: the steps must be Transformer, Pooling and, if there are any, Dense and Normalize, "
+                         f"in this order. Received: {', '.join(steps)}")
     return modules
 
 

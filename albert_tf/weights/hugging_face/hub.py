@@ -37,7 +37,8 @@ _VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.
                  "0_*/spiece.model", "0_*/vocab.txt")
 # modules.json and others belong to sentence-transformers, task.json to keras-hub, and albert_tf.json to this package.
 _FILES = (CONFIG, CONFIG_NAME, PL_BERT_CONFIG, INDEX, TORCH_INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABULARIES,
-          MODULES, "config_sentence_transformers.json", "sentence_*_config.json", "[0-9]_*/*.json", ADAPTER,
+          MODULES, "config_sentence_transformers.json", "sentence_*_config.json", "[0-9]_*/*.json",
+          "[0-9]_Dense/model.safetensors", "[0-9]_Dense/pytorch_model.bin", ADAPTER,
           "albert_tf.json", "task.json", "preprocessor.json")
 # The weights, and those that are downloaded if a repository has no others.
 _WEIGHTS = ("model.safetensors", "model-*.safetensors", "0_*/model.safetensors", "0_*/model-*.safetensors",

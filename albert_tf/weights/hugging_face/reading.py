@@ -38,6 +38,7 @@ from albert_tf.weights.hugging_face import (
 )
 from albert_tf.weights.hugging_face.configs import (
     HEAD_OF_CLASS,
+    dense_folder,
     pooling_in,
     read_config,
     read_transformer_config,
@@ -71,6 +72,7 @@ def read(path: str) -> StoredModel:
     is_folder = tf.io.gfile.isdir(path)
     folder = path if is_folder else os.path.dirname(path)
     pooling = pooling_in(folder)
+    of_dense = dense_folder(folder) if pooling and pooling.get("dense_size") else None
     if pooling:
         folder = transformer_folder(folder)
     if tf.io.gfile.exists(os.path.join(folder, ADAPTER)):
@@ -87,6 +89,8 @@ def read(path: str) -> StoredModel:
     if head in (None, "encoder") and _classifies_tokens(stored, told["label_names"] or ()):
         head = "token_classifier"
     tensors = _by_release_name(stored, NAMES[model_type], head)
+    if of_dense:
+        tensors.update(_dense_tensors(of_dense))
     _tell_of_unknown_parts(path, tensors, stored.keys() & tensors.keys(), architecture, config.hidden_size)
     head = "sentence_encoder" if pooling else settings.head or head
     if head is None and any(told.values()):
@@ -131,6 +135,16 @@ def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
         keeps_accents = bool(vocabulary.vocab_file or vocabulary.keep_accents)
         return dataclasses.replace(vocabulary, do_lower_case=True, keep_accents=keeps_accents)
     return vocabulary
+
+
+def _dense_tensors(folder: str) -> dict[str, StoredTensor]:
+    """The weights of a dense layer behind the pooling, by our names. The bias is 0 if there is none."""
+    stored = _stored_tensors(weight_files(folder))
+    if "linear.weight" not in stored:
+        raise ValueError(f"{folder} has no tensor linear.weight")
+    weights, size = stored["linear.weight"], stored["linear.weight"].shape[:1]
+    bias = stored["linear.bias"].stored() if "linear.bias" in stored else StoredTensor(size, lambda: tf.zeros(size))
+    return {"cls/vectors/output_weights": weights.stored(), "cls/vectors/output_bias": bias}
 
 
 def _classifies_tokens(stored: Collection[str], label_names: Collection[str]) -> bool:

@@ -22,6 +22,7 @@ from albert_tf.utils.outputs import output, write_text
 from albert_tf.weights.heads import Head, head_of
 from albert_tf.weights.hugging_face import CONFIG, DTYPES, PL_BERT_CONFIG, PL_BERT_WEIGHTS, WEIGHTS
 from albert_tf.weights.hugging_face.configs import (
+    DENSE_FOLDER,
     architecture_of,
     config_values,
     model_type_of,
@@ -44,7 +45,15 @@ def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFil
     tensors = {key: value.astype(dtype) for key, value in _tensors(
         model, head_of(model), model_type_of(model.config)).items()}
     _write_beside_weights(model, values, folder, vocabulary)
-    path = os.path.join(folder, WEIGHTS)
+    dense = getattr(model, "dense", None)
+    if isinstance(model, AlbertSentenceEncoder) and dense is not None:
+        _write_tensors(os.path.join(folder, DENSE_FOLDER, WEIGHTS), {
+            "linear.weight": dense.kernel.numpy().astype(dtype), "linear.bias": dense.bias.numpy().astype(dtype)})
+    _write_tensors(os.path.join(folder, WEIGHTS), tensors)
+
+
+def _write_tensors(path: str, tensors: dict[str, np.ndarray]) -> None:
+    """Writes a file of safetensors."""
     with output(path) as temporary:
         mode = os.stat(temporary).st_mode
         try:
@@ -112,6 +121,8 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
     tensors, names = {}, NAMES[model_type]
     for variable in model.weights:
         name = release_name(variable)
+        if name.startswith("cls/vectors/"):  # in a folder of its own
+            continue
         value, key = variable.numpy(), names.theirs(name)
         if key is None:
             raise ValueError(f"Hugging Face has no name for the variable {name} of a model of type {model_type}")
