@@ -16,6 +16,7 @@ import collections
 import dataclasses
 import hashlib
 import itertools
+import json
 import os
 from typing import Any, Iterable, Iterator, Mapping
 
@@ -23,6 +24,7 @@ import numpy as np
 from absl import logging
 
 from albert_tf.data.records import serialize
+from albert_tf.data.rows import is_parquet, read_parquet
 from albert_tf.data.worker_pool import chunks, worker_pool
 from albert_tf.pretraining.creation import BucketWriter, check_names, write_shards
 from albert_tf.text.lines import read_lines
@@ -130,8 +132,16 @@ def _read_words(path: str) -> list[str]:
 def _tasks(paths: Iterable[str]) -> Iterator[tuple[int, str, int, list[str]]]:
     """Lines of files: number and path of the file, number of the first line, lines."""
     for file, path in enumerate(paths):
-        for numbered in chunks(enumerate(read_lines(path), start=1), _LINES_OF_TASK):
+        lines = _lines_of_rows(path) if is_parquet(path) else read_lines(path)
+        for numbered in chunks(enumerate(lines, start=1), _LINES_OF_TASK):
             yield file, path, numbered[0][0], [line for _, line in numbered]
+
+
+def _lines_of_rows(path: str) -> Iterator[str]:
+    """The rows of a Parquet file of PL-BERT's preparation as lines; each row is a document."""
+    for _, row in read_parquet(path, ["phonemes", "input_ids"]):
+        yield json.dumps(row, ensure_ascii=False)
+        yield ""
 
 
 def _new_counter() -> Any:

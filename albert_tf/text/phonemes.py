@@ -115,10 +115,15 @@ def phoneme_ids(phonemes: str, phoneme_table: str | None = None) -> list[int]:
 
 
 def parse_line(line: str, path: str, number: int) -> list[tuple[str, str]]:
-    """The words of a line of phonemized text, each with its phonemes. Errors name the file and the line."""
+    """The words of a line of phonemized text, each with its phonemes. Errors name the file and the line.
+
+    Rows of PL-BERT's preparation have the numbers of words, "input_ids", instead of "words".
+    """
     content, place = parse_json_object(line, path, number), f"{path} line {number}"
     words: Any = content.get("words")
     phonemes: Any = content.get("phonemes")
+    if words is None and isinstance(ids := content.get("input_ids"), list) and all(type(each) is int for each in ids):
+        words = list(map(str, ids))
     for name, value in (("words", words), ("phonemes", phonemes)):
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise ValueError(f'{place}: "{name}" must be a list of texts. Received: {value!r}')

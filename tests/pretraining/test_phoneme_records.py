@@ -48,6 +48,22 @@ def rows_of(path):
     return sorted(rows)
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_rows_of_pl_berts_preparation_have_numbers_as_words(tmp_path, ending):
+    rows = [dict(input_ids=[7, 9, 7], phonemes=["ab", "c", "ab"]), dict(input_ids=[12], phonemes=["de"])]
+    text, path = tmp_path / f"rows.{ending}", str(tmp_path / "x.tfrecord")
+    if ending == "parquet":
+        pyarrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.Table.from_pylist(rows), text)
+    else:
+        text.write_text("\n\n".join(map(json.dumps, rows)))
+    create_phoneme_records([str(text)], {path: [path]}, TABLE, PhonemeOptions(12, 20), num_workers=1, random_seed=1)
+    words = [line.split("\t")[0] for line in (tmp_path / "x.words.tsv").read_text().splitlines()]
+    assert sorted(words[2:]) == ["12", "7", "9"]
+    assert [(symbols, [words[i] for i in ids]) for symbols, ids in rows_of(path)] == [
+        ("ab c ab", ["7", "9", "7"]), ("de", ["12"])]
+
+
 def random_sentences(count, seed=0):
     chance = np.random.default_rng(seed)
     words = ["".join(chance.choice(list("abcdefghij"), chance.integers(1, 7))) for _ in range(40)]
