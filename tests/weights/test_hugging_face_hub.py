@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 
 import numpy as np
@@ -18,6 +19,7 @@ from albert_tf.export.conversion import save
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
+from albert_tf.text.tokenization import tokenizer_key
 from albert_tf.weights.hugging_face import hub
 from albert_tf.weights.model_card import write_model_card
 from albert_tf.weights.stored_model import open_model
@@ -25,6 +27,7 @@ from albert_tf.weights.vocabulary import VocabularyFiles
 
 CONFIG = TINY_TEXT.replace(max_position_embeddings=16)
 PATH = "hf://org/tiny"
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture
@@ -105,7 +108,7 @@ def test_a_revision_a_subfolder_and_a_preset_of_keras_hub_are_read(model_hub, fo
         "hf://", "hf://name", "hf://org/name@", "hf://org/name/../x", "hf://org/name//x")),
     ("hf://org/tiny@v2", "^hf://org/tiny@v2: .*no such revision$"),
     ("hf://org/tiny@v1.0/nowhere", "^hf://org/tiny@v1.0/nowhere .*model.safetensors .*no file"),
-    ("hf://org/tensorflow", r"^hf://org/tensorflow .*model.safetensors .*, tf_model.h5"),
+    ("hf://org/tensorflow", r"^hf://org/tensorflow .*, tf_model.h5 \(transformers 4 on TensorFlow\)"),
     ("hf://org/pickle", r"^hf://org/pickle/pytorch_model.bin cannot be read as weights of torch.save: .*'os system'"),
     ("hf://org/unreachable", "^hf://org/unreachable cannot be downloaded: .*not in the cache, and the hub")])
 def test_what_cannot_be_read_is_named(model_hub, folder, monkeypatch, tmp_path, path, message):
@@ -119,6 +122,68 @@ def test_what_cannot_be_read_is_named(model_hub, folder, monkeypatch, tmp_path, 
     with pytest.raises(ValueError, match=message):
         open_model(path)
     assert ("pytorch_model.bin" in files_in(tmp_path / "cache")) == (path == "hf://org/pickle")
+
+
+def renamed_vocabulary(folder):
+    (folder / "spiece.model").rename(folder / "my.model")
+
+
+def added_token(folder):
+    """In the files of transformers before version 5."""
+    vocabulary = VocabularyFiles(str(GOLDEN / "tiny_spm/tiny.model"), None, True)
+    shutil.rmtree(folder)
+    save(AlbertModel(CONFIG.replace(vocab_size=CONFIG.vocab_size + 8)), str(folder), "hugging_face", vocabulary)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "added_tokens.json").write_text(json.dumps({"<name of>": CONFIG.vocab_size}))
+    (folder / "special_tokens_map.json").write_text(json.dumps(dict(cls_token="[CLS]")))
+
+
+def pl_bert(folder):
+    save(AlbertModel(CONFIG), str(folder.parent / "pl_bert"), "pl_bert")
+    shutil.rmtree(folder)
+    (folder.parent / "pl_bert").rename(folder)
+
+
+def golden_folder(name):
+    def change(folder):
+        shutil.rmtree(folder)
+        shutil.copytree(GOLDEN / name, folder)
+
+    return change
+
+
+def in_a_subfolder(folder):
+    """As sentence-transformers once saved a model, with its tokenizer."""
+    golden_folder("sentence_transformers/cls")(folder)
+    (folder / "0_Transformer").mkdir()
+    for path in folder.glob("*"):
+        if path.is_file() and path.name not in ("modules.json", "config_sentence_transformers.json"):
+            path.rename(folder / "0_Transformer" / path.name)
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["path"] = "0_Transformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+@pytest.mark.parametrize("change", [
+    lambda folder: None, renamed_vocabulary, added_token, pl_bert, in_a_subfolder,
+    *(golden_folder(f"sentence_transformers/{name}") for name in ("mean_normalized", "max", "cross_encoder")),
+    *(golden_folder(f"hf/{name}") for name in ("pretraining", "token_classification", "masked_lm")),
+    golden_folder("bert/encoder"), golden_folder("keras_hub/classifier")])
+def test_a_repository_is_read_as_the_same_folder_on_the_disk(model_hub, folder, change):
+    change(folder)
+    model_hub.add("org/any", folder)
+    theirs, ours = open_model(str(folder)), open_model("hf://org/any")
+    assert (ours.config, ours.settings, ours.heads) == (theirs.config, theirs.settings, theirs.heads)
+    assert ours.tensors.keys() == theirs.tensors.keys() and bool(ours.vocabulary) == bool(theirs.vocabulary)
+    for name in theirs.tensors:
+        np.testing.assert_array_equal(ours.value(name), theirs.value(name))
+    if theirs.vocabulary:
+        tokenizers = [each.vocabulary.tokenizer() for each in (theirs, ours)]
+        assert tokenizer_key(tokenizers[0]) == tokenizer_key(tokenizers[1])
+        text = "The <name of> a file"
+        assert tokenizers[0].tokenize(text) == tokenizers[1].tokenize(text)
+        assert change is not added_token or len(tokenizers[1].added_tokens) == 1
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "step_1000000.t7", "kokoro-v1_0.pth"])

@@ -144,6 +144,14 @@ def test_files_without_an_albert_are_named(torch_folder, value, named):
     assert len(str(error.value).splitlines()) == 1
 
 
+@pytest.mark.parametrize("name", ["tf_model.h5", "flax_model.msgpack", "rust_model.ot"])
+def test_weights_of_other_libraries_are_named(torch_folder, name):
+    _, _, folder = torch_folder
+    (folder / name).write_bytes(b"x")
+    with pytest.raises(ValueError, match=f"has no model.safetensors, but {name}, weights of .*: save them as safe"):
+        open_model(str(folder))
+
+
 @pytest.mark.parametrize("name", ["encoder", "phoneme_pretrainer"])
 def test_a_pl_bert_comes_back_and_has_the_names_that_style_tts_2_reads(tmp_path, name):
     model = model_with_settings(name, TINY)

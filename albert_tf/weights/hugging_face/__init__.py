@@ -11,6 +11,9 @@ TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = f"{TORCH_WEIGHTS}.index.json"
 PL_BERT_WEIGHTS = "step_1000000.t7"  # of the published PL-BERT; a training of it writes step_NUMBER.t7
 PICKLES = (".bin", ".pt", ".pth", ".t7", ".pkl", ".pickle")  # the endings of files of torch.save
+# Weights of other libraries, which are not read.
+OTHERS = {"tf_model.h5": "transformers 4 on TensorFlow", "flax_model.msgpack": "transformers 4 on Flax",
+          "rust_model.ot": "rust-bert"}
 ADAPTER = "adapter_config.json"  # of PEFT
 SCHEME = "hf://"
 DTYPES = ("float32", "float16", "bfloat16")  # of weights

@@ -24,6 +24,7 @@ from albert_tf.weights.hugging_face import (
     CONFIG,
     INDEX,
     MODULES,
+    OTHERS,
     PL_BERT_CONFIG,
     SCHEME,
     TOKENIZER_CONFIG,
@@ -31,19 +32,23 @@ from albert_tf.weights.hugging_face import (
     TORCH_INDEX,
     TORCH_WEIGHTS,
 )
+from albert_tf.weights.hugging_face.tokenizer_options import ADDED_TOKENS, SPECIAL_TOKENS_MAP
+from albert_tf.weights.settings import SETTINGS
+from albert_tf.weights.vocabulary import VOCABULARIES
 
-# The release's and Hugging Face's names; keras-hub's vocabularies are in a folder.
-_VOCABULARIES = ("spiece.model", "30k-clean.model", "vocab.txt", "vocab_chinese.txt", "assets/tokenizer/*",
-                 "0_*/spiece.model", "0_*/vocab.txt")
-# modules.json and others belong to sentence-transformers, task.json to keras-hub, and albert_tf.json to this package.
-_FILES = (CONFIG, CONFIG_NAME, PL_BERT_CONFIG, INDEX, TORCH_INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, *_VOCABULARIES,
-          MODULES, "config_sentence_transformers.json", "sentence_*_config.json", "[0-9]_*/*.json",
-          "[0-9]_Dense/model.safetensors", "[0-9]_Dense/pytorch_model.bin", ADAPTER,
-          "albert_tf.json", "task.json", "preprocessor.json")
+# The names that the readers of a Hugging Face folder look for, which may be the first folder of sentence-transformers.
+_NAMES = (CONFIG, INDEX, TORCH_INDEX, TOKENIZER_CONFIG, TOKENIZER_JSON, SPECIAL_TOKENS_MAP, ADDED_TOKENS, *VOCABULARIES)
+_PARTS = "[0-9]_*/"
+# modules.json and others belong to sentence-transformers, assets, task.json and preprocessor.json to keras-hub.
+_FILES = (*_NAMES, *(_PARTS + name for name in _NAMES), CONFIG_NAME, SETTINGS, PL_BERT_CONFIG, ADAPTER, MODULES,
+          "config_sentence_transformers.json", "sentence_*_config.json", f"{_PARTS}sentence_*_config.json",
+          "[0-9]_Dense/model.safetensors", "[0-9]_Dense/pytorch_model.bin", "assets/tokenizer/*", "task.json",
+          "preprocessor.json")
 # The weights, and those that are downloaded if a repository has no others.
 _WEIGHTS = ("model.safetensors", "model-*.safetensors", "0_*/model.safetensors", "0_*/model-*.safetensors",
             "model.weights.h5", "task.weights.h5")
-_TORCH_WEIGHTS = (TORCH_WEIGHTS, "pytorch_model-*.bin", "0_*/pytorch_model.bin", "step_*.t7", "kokoro-*.pth")
+_TORCH_WEIGHTS = (TORCH_WEIGHTS, "pytorch_model-*.bin", "0_*/pytorch_model.bin", "0_*/pytorch_model-*.bin",
+                  "step_*.t7", "kokoro-*.pth")
 _PATH = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>refs/pr/\d+|[^/@]+))?(/(?P<subfolder>.*))?")
 _opened: dict[str, tuple[str, str]] = {}  # by path, the folder and the commit of what this process has opened
 
@@ -140,6 +145,7 @@ def _without_weights(path: str, hub_path: HubPath) -> str:
     except Exception as error:
         logging.debug("the files of %s cannot be listed: %s", path, error)
         return f"{path}: its weights are not in the cache, and the hub cannot be reached: load it once with a network"
+    names = [f"{name} ({OTHERS[name]})" if name in OTHERS else name for name in names]
     return (f"{path} has neither model.safetensors nor a keras-hub preset, but {', '.join(names[:20]) or 'no file'}. "
             "docs/checkpoints.md says which formats are read")
 

@@ -30,6 +30,7 @@ from albert_tf.weights.hugging_face import (
     ADAPTER,
     INDEX,
     LENGTH,
+    OTHERS,
     TOKENIZER_CONFIG,
     TOKENIZER_JSON,
     TORCH_INDEX,
@@ -248,7 +249,10 @@ def weight_files(folder: str) -> list[str]:
         return [os.path.join(folder, max(steps, key=lambda match: int(match[1]))[0])]
     if len(others) == 1:
         return [os.path.join(folder, others[0])]
-    raise ValueError(f"{folder} has no {WEIGHTS}" + (f": choose one of {', '.join(sorted(others))}" if others else ""))
+    theirs = [f"{name}, weights of {library}" for name, library in OTHERS.items() if name in names]
+    raise ValueError(f"{folder} has no {WEIGHTS}" + (
+        f": choose one of {', '.join(sorted(others))}" if others
+        else f", but {' and '.join(theirs)}: save them as safetensors" if theirs else ""))
 
 
 def _shards(index: str, ending: str) -> list[str]:
