@@ -52,13 +52,13 @@ test-peers: $(VENV)/installed $(JAX)/installed $(PEERS:%=%/installed) $(TRANSFOR
 	ALBERT_TF_OPENAI_PYTHON=$(ENVIRONMENTS)/openai/bin/python ALBERT_TF_ONNX_READERS_PYTHON=$(ENVIRONMENTS)/onnx-readers/bin/python \
 	ALBERT_TF_OPTIMUM_PYTHON=$(ENVIRONMENTS)/optimum/bin/python ALBERT_TF_TRANSFORMERS_JS=$(TRANSFORMERS_JS) \
 	$(VENV)/bin/python -m pytest tests/weights tests/export/test_serving.py tests/export/test_onnx_hugging_face.py tests/server/test_protocols.py \
-	tests/test_device_steps.py -k "transformers or keras_hub or keras_3 or by_jax_alone or openai" -m "not slow"
+	tests/test_device_steps.py -k "transformers or keras_hub or keras_3 or by_jax_alone or openai or milvus" -m "not slow"
 
 $(ENVIRONMENTS)/transformers/installed: PACKAGES = torch==2.13.0 transformers==5.24.0 sentence-transformers==6.2.0 sentencepiece protobuf
 $(ENVIRONMENTS)/transformers-4/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentencepiece protobuf
 $(ENVIRONMENTS)/keras-hub/installed: PACKAGES = keras-hub==0.32.0 tensorflow==2.21.0 safetensors sentencepiece
 $(ENVIRONMENTS)/openai/installed: PACKAGES = openai==3.57.0 huggingface_hub==2.4.0 numpy
-$(ENVIRONMENTS)/onnx-readers/installed: PACKAGES = transformers==5.24.0 onnxruntime==1.32.0 fastembed==0.9.1
+$(ENVIRONMENTS)/onnx-readers/installed: PACKAGES = transformers==5.24.0 onnxruntime==1.32.0 fastembed==0.9.1 pymilvus-model==0.3.4 requests
 # sentence-transformers reads ONNX models by optimum, which does not install beside transformers 5.
 $(ENVIRONMENTS)/optimum/installed: PACKAGES = torch==2.13.0 transformers==4.57.6 sentence-transformers==5.7.0 optimum-onnx[onnxruntime]==0.1.0
 $(ENVIRONMENTS)/transformers-js/installed:

@@ -232,6 +232,20 @@ def test_vectors_of_fastembed_and_sentence_transformers_are_the_models(
     check_vectors(model, tokenizer, TEXTS, [outputs["sentence_embedding"] for outputs in answer["outputs"]], largest)
 
 
+def test_a_folder_of_vectors_has_its_file_for_milvus_once_on_the_disk(exports):
+    folder = pathlib.Path(exports("sentence_encoder")[1])
+    assert (folder / "model.onnx").samefile(folder / FILES["float32"])
+    assert not (pathlib.Path(exports("classifier")[1]) / "model.onnx").exists()
+
+
+def test_vectors_of_milvus_and_gptcache_are_the_models(exports, tmp_path):
+    model, folder, tokenizer = exports("sentence_encoder")
+    rows = ROWS[:300]
+    answer, = answers_of("onnx readers", [dict(folder=folder, file="model.onnx", rows=rows)], tmp_path, "milvus")
+    check_ids(tokenizer, rows, answer["ids"])
+    check_vectors(model, tokenizer, TEXTS, [outputs["sentence_embedding"] for outputs in answer["outputs"]], 1e-6)
+
+
 MASKED = [[text.replace(f" {text.split()[1]} ", " [MASK] ", 1), None] for text in TEXTS
           if len(text.split()) > 3 and text.count(f" {text.split()[1]} ")]
 # By job: the export, the task, the rows and the options.

@@ -1,8 +1,8 @@
 """Reads folders with ONNX models as other programs do: python onnx_readers_client.py READER JOBS.json ANSWERS.json
 
-READER is transformers (its tokenizer, and onnxruntime), fastembed, sentence_transformers or tokenizers (ids alone). A
-job is dict(folder, file, rows): the ONNX model's path in the folder, and rows [text, pair or null]. An answer is
-dict(ids, outputs) of the rows. Needs the reader, and nothing of ours.
+READER is transformers (its tokenizer, and onnxruntime), fastembed, sentence_transformers, milvus or tokenizers (ids
+alone). A job is dict(folder, file, rows): the ONNX model's path in the folder, and rows [text, pair or null]. An answer
+is dict(ids, outputs) of the rows. Needs the reader, and nothing of ours.
 """
 
 import json
@@ -61,6 +61,19 @@ def sentence_transformers(folder, file, rows):
     texts = [text for text, _ in rows]
     ids = [model.tokenizer(text, truncation=True)["input_ids"] for text in texts]
     return dict(ids=ids, outputs=[dict(sentence_embedding=vector.tolist()) for vector in model.encode(texts)])
+
+
+def milvus(folder, file, rows):
+    """The default embedding function of Milvus and GPTCache, which fetches a file of a repository."""
+    import huggingface_hub
+
+    huggingface_hub.hf_hub_download = lambda repo_id, filename: os.path.join(repo_id, filename)
+    from pymilvus.model.dense.onnx import OnnxEmbeddingFunction
+
+    function = OnnxEmbeddingFunction(model_name=folder, tokenizer_name=folder)
+    texts = [text for text, _ in rows]
+    ids = [function.tokenizer(text, truncation=True)["input_ids"] for text in texts]
+    return dict(ids=ids, outputs=[dict(sentence_embedding=vector.tolist()) for vector in function(texts)])
 
 
 def tokenizers(folder, file, rows):

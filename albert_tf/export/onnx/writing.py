@@ -7,6 +7,7 @@ name of its model's entry in the registry of heads (albert_tf/weights/heads.py).
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from albert_tf import keras
 from albert_tf.config import CONFIG_NAME, AlbertConfig
 from albert_tf.export.onnx import hugging_face
 from albert_tf.export.onnx.graph import EncoderGraph, OnnxGraph, import_package, pooled
-from albert_tf.export.onnx.session import NamesOfSession, OnnxModel
+from albert_tf.export.onnx.session import USUAL_NAME, NamesOfSession, OnnxModel
 from albert_tf.export.saved_model import exported_outputs, graph as traced, largest_differences, random_inputs
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import MISSING_CHOICE, AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
@@ -130,12 +131,16 @@ def write_hugging_face_folder(
 ) -> None:
     """Writes ONNX models (by precision) in the layout of Hugging Face, and other files (by name), as one set.
 
-    base_model is the path of the weights that are exported.
+    base_model is the path of the exported weights. Of a sentence encoder, the file in float32 also has the name
+    model.onnx in the folder itself, by a link, since Milvus and GPTCache fetch this name.
     """
     with output_folder(folder) as temporary:
         save_for_onnx(model, temporary, vocabulary)
         for precision, content in contents.items():
             write_bytes(os.path.join(temporary, hugging_face.FILES[precision]), content)
+        if isinstance(model, AlbertSentenceEncoder) and "float32" in contents:
+            with contextlib.suppress(OSError):  # remote, or without links
+                os.link(os.path.join(temporary, hugging_face.FILES["float32"]), os.path.join(temporary, USUAL_NAME))
         for name, content in others.items():
             write_bytes(os.path.join(temporary, name), content)
     write_model_card(folder, model, base_model, is_conversion=base_model is not None, loaded_by=TRANSFORMERS_JS,
