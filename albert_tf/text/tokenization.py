@@ -7,6 +7,7 @@ import copy
 import functools
 import hashlib
 import re
+import unicodedata
 from typing import Sequence
 
 import numpy as np
@@ -26,6 +27,7 @@ from albert_tf.text.pieces import (
     encode_pieces,
     load_model,
     load_vocab,
+    lower_case,
     preprocess_text,
     without_dummy_prefix,
     word_pieces,
@@ -332,3 +334,28 @@ def warn_of_unknown_pieces(tokenizer: FullTokenizer, texts: Sequence[str], sourc
         logging.warning("the vocabulary does not have %.1f %% of the pieces of %s, which all become %s: most often %s",
                         100 * share, source, tokenizer.convert_ids_to_tokens([tokenizer.unk_id])[0],
                         " ".join(piece for piece, _ in counts.most_common(_MOST_FREQUENT)))
+
+
+def warn_of_lost_pieces(tokenizer: FullTokenizer) -> None:
+    """Warns, once for a file, if texts lose capital letters or marks that over 1 % of the file's pieces have."""
+    pieces = [piece for piece in tokenizer.vocab_of_file if piece[:1] not in "[<"]  # without special tokens and bytes
+    lost_characters = {character for character in set("".join(pieces)) if _is_lost(tokenizer, character)}
+    lost = [piece for piece in pieces if not lost_characters.isdisjoint(piece)]
+    if len(lost) > _WARNED_SHARE * len(pieces):
+        _warn_once("%.1f %% of the pieces of %s have capital letters or marks that texts lose, such as %s: if the model "
+                   "was trained with them, set --do_lower_case=False or --keep_accents", 100 * len(lost) / len(pieces),
+                   tokenizer.vocabulary_file, " ".join(lost[:_MOST_FREQUENT]))
+
+
+def _is_lost(tokenizer: FullTokenizer, character: str) -> bool:
+    """Whether no text has a character once it is normalised. A letter that is only decomposed is not lost."""
+    if tokenizer.do_lower_case and character != character.lower():
+        return True
+    if tokenizer.keep_accents:
+        return False
+    if tokenizer.sp_model:
+        return any(map(unicodedata.combining, unicodedata.normalize("NFKD", character)))
+    return tokenizer.do_lower_case and lower_case(character, False) != unicodedata.normalize("NFD", character)
+
+
+_warn_once = functools.lru_cache(maxsize=64)(logging.warning)

@@ -84,7 +84,7 @@ class VocabularyFiles:
         if not self:
             raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
                              "--vocab_file, or in Python pass a FullTokenizer")
-        from albert_tf.text.tokenization import FullTokenizer
+        from albert_tf.text.tokenization import FullTokenizer, warn_of_lost_pieces
 
         directory = os.path.dirname(self.path)
         named = (self.made_from, self.path) if self.made_from else (self.archive or directory, directory)
@@ -93,6 +93,7 @@ class VocabularyFiles:
                                       bool(self.keep_accents), added_tokens=self.added_tokens or (),
                                       prefixes_parts=bool(self.prefixes_parts),
                                       transformers_rules=bool(self.transformers_rules))
+        warn_of_lost_pieces(tokenizer)
         if config is not None:
             check_vocabulary(tokenizer, config)
         return tokenizer
