@@ -342,9 +342,9 @@ def warn_of_lost_pieces(tokenizer: FullTokenizer) -> None:
     lost_characters = {character for character in set("".join(pieces)) if _is_lost(tokenizer, character)}
     lost = [piece for piece in pieces if not lost_characters.isdisjoint(piece)]
     if len(lost) > _WARNED_SHARE * len(pieces):
-        _warn_once("%.1f %% of the pieces of %s have capital letters or marks that texts lose, such as %s: if the model "
-                   "was trained with them, set --do_lower_case=False or --keep_accents", 100 * len(lost) / len(pieces),
-                   tokenizer.vocabulary_file, " ".join(lost[:_MOST_FREQUENT]))
+        _warn_once("%.1f %% of the pieces of %s have capital letters or marks that texts lose, such as %s: if the "
+                   "model was trained with them, set --do_lower_case=False or --keep_accents",
+                   100 * len(lost) / len(pieces), tokenizer.vocabulary_file, " ".join(lost[:_MOST_FREQUENT]))
 
 
 def _is_lost(tokenizer: FullTokenizer, character: str) -> bool:
