@@ -245,17 +245,18 @@ class TrainedModels:
                 return other
         # For initial weights, the user's config counts.
         is_initial = path == self._options.source.init_path and path not in self._options.ensemble_checkpoints
-        config = (None if is_initial else self._model.open(path).optional_config) or self._task.config
+        stored = self._model.open(path)
+        config = (None if is_initial else stored.optional_config) or self._task.config
         key = config.without_training()
         loaded = self._loaded.get(key)
         if loaded is None:
-            with self._task.setup.strategy.scope():
-                objective, report = build(self._model.open(path), functools.partial(self._task.objective, config))
+            with self._task.strategy.scope():
+                objective, report = build(stored, functools.partial(self._task.objective, config))
             _check_fine_tuned(report, path)
             loaded = self._loaded[key] = _LoadedModel(objective, self._task.predictor(objective), path)
         else:
             loaded.path = None  # until the weights are complete
-            _check_fine_tuned(load_into(loaded.objective.model, self._model.open(path)), path)
+            _check_fine_tuned(load_into(loaded.objective.model, stored), path)
             loaded.path = path
         return loaded
 
