@@ -106,6 +106,7 @@ def test_hindi_keeps_vowel_signs_and_loses_virama_and_nukta_by_the_releases_rule
           id2label={"0": "B", "1": "I"}, label2id={"B": 0, "I": 1}), False),
     ("asafaya/albert-base-arabic", "pretrainer", dict(architectures=["AlbertForMaskedLM"]), None),
     ("m3hrdadfi/albert-fa-base-v2", "pretrainer", dict(hidden_act="gelu_new"), False),
+    ("Rostlab/prot_albert", "encoder", dict(model_type=None, architectures=None, hidden_act="gelu"), True),
 ])
 def test_weights_of_each_kind_are_read(folder_of, name, kind, config, older):
     model, folder = folder_of(name, kind, config, older)
