@@ -90,6 +90,13 @@ def test_folders_of_other_languages_give_the_ids_of_transformers(cases, folder_o
     assert albert_tf.from_pretrained(str(folder), model="pretrainer").config.vocab_size == tokenizer.vocab_size
 
 
+@pytest.mark.parametrize("name", ["ckiplab/albert-base-chinese-ner", "kykim/albert-kor-base"])
+def test_without_a_class_in_tokenizer_config_vocab_txt_has_the_rules_of_bert_tokenizer(folder_of, name):
+    _, folder = folder_of(name)
+    tokenizer = albert_tf.tokenizer_from_pretrained(str(folder))
+    assert tokenizer.encode("好" + "C" * 101)[-1] == tokenizer.unk_id  # a word of over 100 characters
+
+
 def test_hindi_keeps_vowel_signs_and_loses_virama_and_nukta_by_the_releases_rule(folder_of, cases):
     _, folder = folder_of("ai4bharat/indic-bert")
     tokenizer = albert_tf.tokenizer_from_pretrained(str(folder))
