@@ -13,7 +13,7 @@ from albert_tf.utils import imports
 pytestmark = pytest.mark.both_stacks
 
 REPOSITORY = Path(__file__).parents[2]
-FIRST_PROGRAM = re.search(r"```python\n([^`]*fill_masks.*?)```", (REPOSITORY / "README.md").read_text(), re.S)[1]
+FIRST_PROGRAM = re.search(r"```python\n([^`]*text_vectors.*?)```", (REPOSITORY / "README.md").read_text(), re.S)[1]
 FITTING = """
 import numpy as np
 from albert_tf import keras
@@ -36,7 +36,7 @@ def printed_by(program, level=None):
 @pytest.mark.parametrize("level", [None, "3"])
 def test_the_first_program_and_a_fit_print_no_message_of_tensorflow(level):
     stdout, stderr = printed_by(FIRST_PROGRAM + FITTING, level)
-    assert stdout.startswith("▁door")
+    assert stdout == "The boat was sold in May.\n"
     assert [line for line in stderr.splitlines() if "albert_tiny_en has no weights" not in line] == []
 
 
@@ -45,7 +45,7 @@ def test_the_first_program_and_a_fit_need_no_extra():
     """The modules of all extras are blocked, as if only the dependencies of the package were installed."""
     blocked = [name for name in imports._EXTRAS if name != "apache_beam"] + ["jax"]
     block = f"import sys; sys.modules.update(dict.fromkeys({blocked}))\n"
-    assert printed_by(block + FIRST_PROGRAM + FITTING)[0].startswith("▁door")
+    assert printed_by(block + FIRST_PROGRAM + FITTING)[0] == "The boat was sold in May.\n"
 
 
 def test_a_missing_module_is_told_with_its_extra(monkeypatch):
