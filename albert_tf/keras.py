@@ -1,8 +1,7 @@
-"""Keras 2 for every supported TensorFlow: `from albert_tf import keras`.
+"""The Keras of the installed TensorFlow: `from albert_tf import keras`.
 
-Up to TensorFlow 2.15 it is tf.keras. From 2.16 on tf.keras is Keras 3, and Keras 2 is the package tf_keras. All other
-modules import Keras from here. TF_USE_LEGACY_KERAS and an earlier import of Keras 3 have no effect. TensorFlow and
-Keras are imported when a name is first used.
+Up to TensorFlow 2.15 it is Keras 2, `tf.keras`. From 2.16 on it is Keras 3, `import keras`, with TensorFlow as its
+backend. All other modules import Keras from here. TensorFlow and Keras are imported when a name is first used.
 """
 
 from __future__ import annotations
@@ -14,20 +13,36 @@ from typing import TYPE_CHECKING, Any
 
 from albert_tf.utils.imports import tensorflow as tf
 
+_OLDEST_KERAS_3 = (3, 15)
+
 
 @functools.cache
-def _keras_2() -> ModuleType:
-    if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 16):
+def is_keras_3() -> bool:
+    """Whether Keras is Keras 3."""
+    return _numbers(tf.__version__) >= (2, 16)
+
+
+@functools.cache
+def _keras() -> ModuleType:
+    if not is_keras_3():
         return tf.keras
-    try:
-        return importlib.import_module("tf_keras")
-    except ModuleNotFoundError as error:
-        raise ImportError(f"TensorFlow {tf.__version__} comes without Keras 2: pip install tf-keras") from error
+    module = importlib.import_module("keras")
+    if _numbers(module.__version__) < _OLDEST_KERAS_3:
+        raise ImportError(f"Keras {module.__version__} is too old: pip install "
+                          f"'keras>={'.'.join(map(str, _OLDEST_KERAS_3))}'")
+    if module.backend.backend() != "tensorflow":
+        raise ImportError("albert_tf needs Keras' backend TensorFlow: set KERAS_BACKEND=tensorflow. Received: "
+                          f"{module.backend.backend()}")
+    return module
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
 
 
 if TYPE_CHECKING:
     # The names that this package uses, for the type checker and for editors.
-    from tf_keras import (  # noqa: F401
+    from keras import (  # noqa: F401
         Model,
         Sequential,
         backend,
@@ -43,8 +58,8 @@ if TYPE_CHECKING:
     )
 else:
     def __getattr__(name: str) -> Any:
-        return getattr(_keras_2(), name)
+        return getattr(_keras(), name)
 
 
 def __dir__() -> list[str]:
-    return dir(_keras_2())
+    return dir(_keras())

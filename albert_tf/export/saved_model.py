@@ -17,6 +17,7 @@ import tensorflow as tf
 from albert_tf import keras
 from albert_tf.modeling.albert_model import ENCODER_INPUTS, ConfiguredModel, Embeddings, copy_of
 from albert_tf.modeling.encoder import AttentionBlock, FeedForwardBlock
+from albert_tf.modeling.layers import layers_in
 from albert_tf.text.graph.tokenization import GraphTokenizer
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.manifests import output_folder
@@ -164,7 +165,7 @@ def weights_computed_once(model: keras.Model) -> Iterator[Callable[[], list[tf.V
     the time of a short request. In float32 nothing is replaced. Yields a function that returns all variables that the
     graphs may read.
     """
-    layers = [layer for layer in model.submodules
+    layers = [layer for layer in layers_in(model)
               if isinstance(layer, (AttentionBlock, FeedForwardBlock, Embeddings)) and layer.compute_dtype != "float32"]
     computed = [_ComputedOnce(layer.weights_for_step) for layer in layers]
     replaced = {id(variable) for layer in layers if not isinstance(layer, Embeddings) for variable in layer.variables}

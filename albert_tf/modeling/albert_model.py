@@ -6,7 +6,6 @@ ConfiguredModel makes Keras' save, load, clone, compile and fit work.
 from __future__ import annotations
 
 import inspect
-import sys
 from typing import Any, Mapping, TypeAlias
 
 import numpy as np
@@ -95,14 +94,6 @@ class ConfiguredModel(keras.Model):
         archive.track(self)
         archive.add_endpoint("serve", lambda inputs: self.exported_outputs(self(inputs)), [self.input_specs()])
         archive.write_out(filepath, **kwargs)
-
-    def __call__(self, inputs: Mapping[str, tf.Tensor], *args: Any, **kwargs: Any) -> Any:
-        """The same as in Keras, but raises ValueError within a model of Keras 3, which would not train our weights."""
-        keras_3 = sys.modules.get("keras.src.backend.common.global_state")  # of Keras 3 alone
-        if keras_3 and keras_3.get_global_attribute("current_call_ctx"):
-            raise ValueError("this model is of Keras 2 and cannot be part of a model of Keras 3: take layers and "
-                             "models of `from albert_tf import keras`")
-        return super().__call__(inputs, *args, **kwargs)
 
     def predict_step(self, data: Any) -> dict[str, tf.Tensor]:
         """The same as in Keras, but returns the outputs of the head only."""

@@ -12,9 +12,8 @@ from typing import Callable, Iterator, NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
-from albert_tf.modeling.layers import LayerNorm, ReleaseDense, activation, add_bias, layer_norm
+from albert_tf.modeling.layers import LayerList, LayerNorm, ReleaseDense, ReleaseLayer, activation, add_bias, layer_norm
 from albert_tf.modeling.operations import Dropouts, compiled, cudnn_attention, dropped, has_cudnn_kernel
 
 Weights = TypeVar("Weights")  # a tuple of tensors, or of such tuples
@@ -31,11 +30,11 @@ class AttentionWeights(NamedTuple):
     beta: tf.Tensor  # [H]
 
 
-class AttentionBlock(keras.layers.Layer):
+class AttentionBlock(ReleaseLayer):
     """LayerNorm(x + dropout(dense(attention(x)))). `scope` is the release's, ".../group_0/inner_group_0"."""
 
     def __init__(self, config: AlbertConfig, scope: str):
-        super().__init__(autocast=False)
+        super().__init__()
         self.config = config
         size, stddev = config.hidden_size, config.initializer_range
         self.query = ReleaseDense(f"{scope}/attention_1/self/query", size, size, stddev)
@@ -88,11 +87,11 @@ class FeedForwardWeights(NamedTuple):
     beta: tf.Tensor  # [H]
 
 
-class FeedForwardBlock(keras.layers.Layer):
+class FeedForwardBlock(ReleaseLayer):
     """LayerNorm(x + dropout(dense(act(dense(x))))). `scope` is the release's, ".../group_0/inner_group_0"."""
 
     def __init__(self, config: AlbertConfig, scope: str):
-        super().__init__(autocast=False)
+        super().__init__()
         self.config = config
         size, wide, stddev = config.hidden_size, config.intermediate_size, config.initializer_range
         self.intermediate = ReleaseDense(f"{scope}/ffn_1/intermediate/dense", size, wide, stddev)
@@ -181,7 +180,7 @@ MASKED_SCORE = -10000.0
 _BLOCK = re.compile(r"bert/encoder/transformer/group_(\d+)/inner_group_(\d+)/(.+)")
 
 
-class Encoder(keras.layers.Layer):
+class Encoder(ReleaseLayer):
     """The projection from E to H (if they differ), and the layers.
 
     Layer i uses the blocks with the indices config.attention_blocks[i] and config.ffn_blocks[i]. This is the whole
@@ -189,7 +188,7 @@ class Encoder(keras.layers.Layer):
     """
 
     def __init__(self, config: AlbertConfig):
-        super().__init__(autocast=False)
+        super().__init__()
         self.config = config
         self.embedding_hidden_mapping_in = None
         if config.embedding_size != config.hidden_size:
@@ -198,8 +197,8 @@ class Encoder(keras.layers.Layer):
                 config.initializer_range)
         scopes = [block_scope(*divmod(index, config.inner_group_num))
                   for index in range(max(config.num_attention_blocks, config.num_ffn_blocks))]
-        self.attention_blocks = [AttentionBlock(config, scope) for scope in scopes[: config.num_attention_blocks]]
-        self.ffn_blocks = [FeedForwardBlock(config, scope) for scope in scopes[: config.num_ffn_blocks]]
+        self.attention_blocks = LayerList([AttentionBlock(config, each) for each in scopes[: config.num_attention_blocks]])
+        self.ffn_blocks = LayerList([FeedForwardBlock(config, each) for each in scopes[: config.num_ffn_blocks]])
         self.built = True
 
     def call(self, embedding_output: tf.Tensor, input_mask: tf.Tensor, dropouts: Dropouts, recompute: bool = False,

@@ -6,7 +6,7 @@ Every variable has its name in the release's checkpoints ("bert/pooler/dense/ker
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import tensorflow as tf
 
@@ -16,29 +16,62 @@ from albert_tf.modeling.operations import compiled, dropped, fused, optimization
 
 def release_name(variable: tf.Variable) -> str:
     """The name of a variable in the release's checkpoints."""
-    return variable.name.split(":")[0]
+    return variable.name.split(":")[0].replace(".", "/")
 
 
 class ReleaseLayer(keras.layers.Layer):
     """A layer with float32 variables that the constructor makes under the release's full names.
 
-    Variables are cast explicitly: Keras would cast shared weights once for each layer that reads them.
+    Variables are cast explicitly: Keras would cast shared weights once for each layer that reads them. A call is that
+    of `call` and nothing else: Keras would convert the arguments, and Keras 3 refuses all but tensors.
     """
 
     def __init__(self, **kwargs: Any):
         super().__init__(autocast=False, **kwargs)
         self.built = True
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The same as `call`."""
+        return self.call(*args, **kwargs)
+
     def variable(self, name: str, shape: Sequence[int], initializer: str | float) -> tf.Variable:
         """Adds a variable with the release's name. A number is the standard deviation of a truncated normal."""
         if isinstance(initializer, float):
             initializer = keras.initializers.TruncatedNormal(stddev=initializer)
-        return self.add_weight(name=name, shape=shape, initializer=initializer, dtype=tf.float32,
-                               experimental_autocast=False)
+        arguments = dict(shape=shape, initializer=initializer, dtype="float32")
+        if not keras.is_keras_3():
+            return self.add_weight(name=name, experimental_autocast=False, **arguments)
+        # A name of Keras 3 has no "/", and one of the release no ".".
+        variable = self.add_weight(name=name.replace("/", "."), autocast=False, **arguments)
+        setattr(self, name, variable)  # the variable's key in checkpoints, as add_weight of Keras 2 does
+        return variable
 
     def in_compute_dtype(self, tensor: tf.Tensor | tf.Variable) -> tf.Tensor:
         """Casts a tensor to the layer's compute dtype."""
         return tf.cast(tensor, self.compute_dtype)
+
+
+class LayerList(ReleaseLayer):
+    """Layers as a sequence. Keras 3 leaves layers in a list out of checkpoints; this has the keys of a list."""
+
+    def __init__(self, layers: Sequence[ReleaseLayer]):
+        super().__init__()
+        for index, layer in enumerate(layers):
+            setattr(self, str(index), layer)
+
+    def __getitem__(self, index: int) -> Any:
+        try:
+            return vars(self)[str(index)]
+        except KeyError:
+            raise IndexError(index) from None  # ends a loop
+
+
+def layers_in(layer: keras.layers.Layer) -> Iterator[ReleaseLayer]:
+    """All layers of this package within a layer or model."""
+    for inner in dict.fromkeys(value for value in vars(layer).values() if isinstance(value, keras.layers.Layer)):
+        if isinstance(inner, ReleaseLayer):
+            yield inner
+        yield from layers_in(inner)
 
 
 class ReleaseDense(ReleaseLayer):

@@ -15,7 +15,7 @@ from absl import logging
 from albert_tf import devices, keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_variable
-from albert_tf.modeling.layers import ReleaseLayer, release_name
+from albert_tf.modeling.layers import layers_in, release_name
 from albert_tf.modeling.settings import ClassifierSettings, LabelSettings
 from albert_tf.training.config import ALL, HEAD, LAST, Devices, FineTuningTraining, Schedule, Training
 from albert_tf.training.evaluation import logged_names
@@ -108,9 +108,8 @@ def restrict_training(model: keras.Model, training: FineTuningTraining) -> None:
     if training.trainable == ALL:
         return
     is_trained = _selection(model, training.trainable)
-    for layer in model.submodules:
-        # Only the innermost layers are frozen: Keras takes no weights of a layer that is within a frozen one.
-        if isinstance(layer, ReleaseLayer) and not any(map(is_trained, map(release_name, layer.weights))):
+    for layer in layers_in(model):
+        if not any(map(is_trained, map(release_name, layer.weights))):  # Keras takes no weights within a frozen layer
             layer.trainable = False
     if not model.trainable_weights:
         raise ValueError(f"--trainable={training.trainable} leaves nothing to train: a {type(model).__name__} has no "
