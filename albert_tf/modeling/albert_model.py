@@ -95,6 +95,14 @@ class ConfiguredModel(keras.Model):
         archive.add_endpoint("serve", lambda inputs: self.exported_outputs(self(inputs)), [self.input_specs()])
         archive.write_out(filepath, **kwargs)
 
+    def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """The same as in Keras. The values of `inputs` may also be numbers or lists."""
+        if not isinstance(inputs, Mapping):
+            raise ValueError(f"the model takes a dict of {', '.join(ENCODER_INPUTS)}, ..., which the tokenizer makes of "
+                             f"texts. Received: {type(inputs).__name__}")
+        return super().__call__({name: value if hasattr(value, "shape") else tf.convert_to_tensor(value)
+                                 for name, value in inputs.items()}, *args, **kwargs)
+
     def predict_step(self, data: Any) -> dict[str, tf.Tensor]:
         """The same as in Keras, but returns the outputs of the head only."""
         return self.head_outputs(super().predict_step(data))
@@ -120,7 +128,7 @@ class ConfiguredModel(keras.Model):
     def _compiled_outputs(self, outputs: dict[str, tf.Tensor], labels: Labels) -> dict[str, tf.Tensor] | tf.Tensor:
         """The arguments of losses and metrics: a dict, or the tensor itself for a single output without a name."""
         outputs = self.head_outputs(outputs)
-        are_named = isinstance(labels, dict) or isinstance(self.compiled_loss._user_losses, dict)
+        are_named = isinstance(labels, dict) or isinstance(self.loss, dict)
         return outputs if len(outputs) > 1 or are_named else next(iter(outputs.values()))
 
 
@@ -146,8 +154,7 @@ ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 def as_rows(inputs: Mapping[str, tf.Tensor], several: str) -> tuple[dict[str, tf.Tensor], int | tf.Tensor | None]:
     """The encoder's inputs, [batch, seq] or [batch, n, seq], as [batch * n, seq], and n (None if there is none)."""
-    has_several = (isinstance(inputs, Mapping) and "input_ids" in inputs
-                   and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3)
+    has_several = "input_ids" in inputs and tf.convert_to_tensor(inputs["input_ids"]).shape.rank == 3
     tensors = required(inputs, ENCODER_INPUTS, f"[batch, {several}, seq]" if has_several else "[batch, seq]")
     if not has_several:
         return dict(zip(ENCODER_INPUTS, tensors)), None
@@ -163,9 +170,6 @@ def side_by_side(rows: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
 
 def required(inputs: Mapping[str, tf.Tensor], names: tuple[str, ...], shape: str) -> list[tf.Tensor]:
     """The tensors with these names, which must have one shape, with the rank of one in words, such as [batch, seq]."""
-    if not isinstance(inputs, Mapping):
-        raise ValueError(f"the model takes a dict of {', '.join(names)}, ..., which the tokenizer makes of texts. "
-                         f"Received: {type(inputs).__name__}")
     missing = [name for name in names if name not in inputs]
     if missing:
         raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")
@@ -209,7 +213,7 @@ class Embeddings(ReleaseLayer):
             places = tf.range(seq) - starts_of_tokens(text_starts, seq)
             last = self.config.max_position_embeddings - 1
             positions = tf.gather(self.position_embeddings, tf.minimum(places, last))
-        summed = self.layer_norm(words + segments + positions, training=dropouts.training)
+        summed = self.layer_norm(words + segments + positions, dropouts.training)
         return self.in_compute_dtype(words), dropouts(summed, self.config.hidden_dropout_prob)
 
 

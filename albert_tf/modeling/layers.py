@@ -6,6 +6,8 @@ Every variable has its name in the release's checkpoints ("bert/pooler/dense/ker
 from __future__ import annotations
 
 import functools
+import contextlib
+import contextvars
 from typing import Any, Callable, Iterator, Sequence
 
 import tensorflow as tf
@@ -19,6 +21,22 @@ def release_name(variable: tf.Variable) -> str:
     return variable.name.split(":")[0].replace(".", "/")
 
 
+# The value of a variable by name and shape, as a function without arguments; None for a random one.
+InitialValue = Callable[[str, Sequence[int]], Callable[[], tf.Tensor] | None]
+_initial_value: contextvars.ContextVar[InitialValue] = contextvars.ContextVar(
+    "initial_value", default=lambda name, shape: None)
+
+
+@contextlib.contextmanager
+def initialized_by(initial_value: InitialValue) -> Iterator[None]:
+    """A block in which `initial_value` knows the values of new variables, so that no random ones are drawn."""
+    token = _initial_value.set(initial_value)
+    try:
+        yield
+    finally:
+        _initial_value.reset(token)
+
+
 class ReleaseLayer(keras.layers.Layer):
     """A layer with float32 variables that the constructor makes under the release's full names.
 
@@ -28,7 +46,7 @@ class ReleaseLayer(keras.layers.Layer):
 
     def __init__(self, **kwargs: Any):
         super().__init__(autocast=False, **kwargs)
-        self.built = True
+        self.built, self.supports_jit = True, False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The same as `call`."""
@@ -36,9 +54,12 @@ class ReleaseLayer(keras.layers.Layer):
 
     def variable(self, name: str, shape: Sequence[int], initializer: str | float) -> tf.Variable:
         """Adds a variable with the release's name. A number is the standard deviation of a truncated normal."""
-        if isinstance(initializer, float):
+        value = _initial_value.get()(name, shape)
+        if value is not None:
+            initializer = lambda shape, dtype=None, **_: value()
+        elif isinstance(initializer, float):
             initializer = keras.initializers.TruncatedNormal(stddev=initializer)
-        arguments = dict(shape=shape, initializer=initializer, dtype="float32")
+        arguments: dict[str, Any] = dict(shape=shape, initializer=initializer, dtype="float32")
         if not keras.is_keras_3():
             return self.add_weight(name=name, experimental_autocast=False, **arguments)
         # A name of Keras 3 has no "/", and one of the release no ".".
@@ -136,7 +157,7 @@ class LayerNorm(ReleaseLayer):
         """Gamma and beta, always float32, as arguments of layer_norm."""
         return tf.convert_to_tensor(self.gamma), tf.convert_to_tensor(self.beta)
 
-    def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def call(self, x: tf.Tensor, training: bool) -> tf.Tensor:
         """Normalises x. The result is in the compute dtype."""
         return self.in_compute_dtype(
             layer_norm(x, tf.zeros([], x.dtype), *self.weights_for_step(), self.epsilon, training))

@@ -28,13 +28,14 @@ class MaskedLmHead(ReleaseLayer):
         self.layer_norm = LayerNorm(f"{scope}/LayerNorm", config.embedding_size, config.layer_norm_eps)
         self.output_bias = self.variable("cls/predictions/output_bias", [config.vocab_size], "zeros")
 
-    def call(self, sequence_output: tf.Tensor, positions: tf.Tensor, word_embeddings: tf.Tensor) -> tf.Tensor:
+    def call(self, sequence_output: tf.Tensor, positions: tf.Tensor, word_embeddings: tf.Tensor,
+             training: bool) -> tf.Tensor:
         """The logits of the tokens at positions, int32 [batch, predictions]: float32 [batch, predictions, V].
 
         word_embeddings, [V, E], are from Embeddings.weights_for_step.
         """
         gathered = tf.gather(sequence_output, positions, batch_dims=1)  # [batch, predictions, H]
-        transformed = self.layer_norm(self.activation(self.dense(gathered)))  # [batch, predictions, E]
+        transformed = self.layer_norm(self.activation(self.dense(gathered)), training)  # [batch, predictions, E]
         flat = tf.reshape(transformed, [-1, transformed.shape[-1]])
         logits = tf.matmul(flat, word_embeddings, transpose_b=True)
         logits = tf.cast(logits, tf.float32) + self.output_bias
@@ -76,7 +77,8 @@ class AlbertPretrainer(MaskedLmModel):
         """The outputs that the class describes."""
         positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
-        mlm_logits = self.masked_lm(outputs["sequence_output"], positions, self.albert.embeddings.weights_for_step())
+        mlm_logits = self.masked_lm(outputs["sequence_output"], positions, self.albert.embeddings.weights_for_step(),
+                                    training)
         return dict(outputs, mlm_logits=mlm_logits, sop_logits=self.sentence_order(outputs["pooled_output"]))
 
 

@@ -121,29 +121,31 @@ class AlbertConditionalSpan(ConfiguredModel):
         if "start_positions" in inputs:
             start_positions, = required(inputs, ("start_positions",), "[batch]")
             start_tokens = tf.gather(tokens, start_positions[:, None], batch_dims=1)  # [batch, 1, H]
-            end_log_probs = self._end_log_probs(tokens, start_tokens, is_masked)[:, 0]
+            end_log_probs = self._end_log_probs(tokens, start_tokens, is_masked, training)[:, 0]
             return dict(outputs, start_log_probs=start_log_probs, end_log_probs=end_log_probs, cls_logits=cls_logits)
-        return dict(outputs, **self._beam(tokens, start_log_probs, is_masked), cls_logits=cls_logits)
+        return dict(outputs, **self._beam(tokens, start_log_probs, is_masked, training), cls_logits=cls_logits)
 
-    def _beam(self, tokens: tf.Tensor, start_log_probs: tf.Tensor, is_masked: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _beam(self, tokens: tf.Tensor, start_log_probs: tf.Tensor, is_masked: tf.Tensor,
+              training: bool) -> dict[str, tf.Tensor]:
         seq = tokens.shape[1]
         if seq is not None and seq < self.beam_width:
             raise ValueError(f"the beam has {self.beam_width} candidates, but the sequence has {seq} tokens only")
         start_top_log_probs, start_top_index = tf.math.top_k(start_log_probs, self.start_n_top)
         start_tokens = tf.gather(tokens, start_top_index, batch_dims=1)  # [batch, start_n_top, H]
-        end_log_probs = self._end_log_probs(tokens, start_tokens, is_masked)  # [batch, start_n_top, seq]
+        end_log_probs = self._end_log_probs(tokens, start_tokens, is_masked, training)  # [batch, start_n_top, seq]
         end_top_log_probs, end_top_index = tf.math.top_k(end_log_probs, self.end_n_top)
         flat = [-1, self.start_n_top * self.end_n_top]
         return dict(start_top_log_probs=start_top_log_probs, start_top_index=start_top_index,
                     end_top_log_probs=tf.reshape(end_top_log_probs, flat),
                     end_top_index=tf.reshape(end_top_index, flat))
 
-    def _end_log_probs(self, tokens: tf.Tensor, start_tokens: tf.Tensor, is_masked: tf.Tensor) -> tf.Tensor:
+    def _end_log_probs(self, tokens: tf.Tensor, start_tokens: tf.Tensor, is_masked: tf.Tensor,
+                       training: bool) -> tf.Tensor:
         """The end's log probabilities, float32 [batch, starts, seq], for start_tokens [batch, starts, H]."""
         shape = tf.concat([tf.shape(start_tokens)[:2], tf.shape(tokens)[1:]], axis=0)  # [batch, starts, seq, H]
         pairs = tf.concat([tf.broadcast_to(tokens[:, None], shape),
                            tf.broadcast_to(start_tokens[:, :, None], shape)], axis=-1)
-        hidden = self.end_layer_norm(tf.tanh(self.end_hidden(pairs)))
+        hidden = self.end_layer_norm(tf.tanh(self.end_hidden(pairs)), training)
         return tf.nn.log_softmax(_masked(tf.squeeze(self.end(hidden), -1), is_masked[:, None]))
 
     def _answerability(self, tokens: tf.Tensor, start_logits: tf.Tensor, dropout: Dropouts) -> tf.Tensor:

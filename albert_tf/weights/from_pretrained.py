@@ -13,7 +13,7 @@ from absl import logging
 from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.encoder import block_variable
-from albert_tf.modeling.layers import release_name
+from albert_tf.modeling.layers import initialized_by, release_name
 from albert_tf.weights.heads import HEADS, Head, encoder_of, head_named
 from albert_tf.weights.stored_model import StoredModel, open_model
 from albert_tf.weights.transforms import first_layers
@@ -145,14 +145,11 @@ def build(
         make = model
     matching = _Matching(source, init_from_group0)
 
-    def create(next_creator: Callable[..., tf.Variable], **variable: Any) -> tf.Variable:
-        # Variables that are not trainable are metrics, or counters of Keras.
-        name = variable["trainable"] and matching.find(variable["name"], variable["shape"])
-        if name:
-            variable["initial_value"] = lambda: _value(source, name, variable["shape"])
-        return next_creator(**variable)
+    def initial_value(name: str, shape: Sequence[int]) -> Callable[[], tf.Tensor] | None:
+        stored = matching.find(name, shape)
+        return None if stored is None else lambda: _value(source, stored, shape)
 
-    with tf.variable_creator_scope(create):
+    with initialized_by(initial_value):
         made = make()
     report = matching.report()
     if config or not isinstance(model, str):
