@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from keras import (  # noqa: F401
         Model,
         Sequential,
+        Variable,
         backend,
         callbacks,
         export,

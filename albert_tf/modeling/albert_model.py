@@ -98,8 +98,8 @@ class ConfiguredModel(keras.Model):
     def __call__(self, inputs: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The same as in Keras. The values of `inputs` may also be numbers or lists."""
         if not isinstance(inputs, Mapping):
-            raise ValueError(f"the model takes a dict of {', '.join(ENCODER_INPUTS)}, ..., which the tokenizer makes of "
-                             f"texts. Received: {type(inputs).__name__}")
+            raise ValueError(f"the model takes a dict of {', '.join(ENCODER_INPUTS)}, ..., which the tokenizer makes "
+                             f"of texts. Received: {type(inputs).__name__}")
         return super().__call__({name: value if hasattr(value, "shape") else tf.convert_to_tensor(value)
                                  for name, value in inputs.items()}, *args, **kwargs)
 

@@ -197,8 +197,8 @@ class Encoder(ReleaseLayer):
                 config.initializer_range)
         scopes = [block_scope(*divmod(index, config.inner_group_num))
                   for index in range(max(config.num_attention_blocks, config.num_ffn_blocks))]
-        self.attention_blocks = LayerList([AttentionBlock(config, each) for each in scopes[: config.num_attention_blocks]])
-        self.ffn_blocks = LayerList([FeedForwardBlock(config, each) for each in scopes[: config.num_ffn_blocks]])
+        self.attention_blocks = LayerList(AttentionBlock(config, each) for each in scopes[:config.num_attention_blocks])
+        self.ffn_blocks = LayerList(FeedForwardBlock(config, each) for each in scopes[:config.num_ffn_blocks])
         self.built = True
 
     def call(self, embedding_output: tf.Tensor, input_mask: tf.Tensor, dropouts: Dropouts, recompute: bool = False,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import contextlib
 import contextvars
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
@@ -18,23 +18,23 @@ from albert_tf.modeling.operations import compiled, dropped, fused, optimization
 
 def release_name(variable: tf.Variable) -> str:
     """The name of a variable in the release's checkpoints."""
-    return variable.name.split(":")[0].replace(".", "/")
+    return variable.name.split(":")[0]
 
 
-# The value of a variable by name and shape, as a function without arguments; None for a random one.
-InitialValue = Callable[[str, Sequence[int]], Callable[[], tf.Tensor] | None]
-_initial_value: contextvars.ContextVar[InitialValue] = contextvars.ContextVar(
-    "initial_value", default=lambda name, shape: None)
+# By name and shape of a variable, a function of (shape, dtype) that returns its value; None for the layer's initializer.
+InitializerOf = Callable[[str, Sequence[int]], Callable[..., tf.Tensor] | None]
+_initializer_of: contextvars.ContextVar[InitializerOf] = contextvars.ContextVar(
+    "initializer_of", default=lambda name, shape: None)
 
 
 @contextlib.contextmanager
-def initialized_by(initial_value: InitialValue) -> Iterator[None]:
-    """A block in which `initial_value` knows the values of new variables, so that no random ones are drawn."""
-    token = _initial_value.set(initial_value)
+def initialized_by(initializer_of: InitializerOf) -> Iterator[None]:
+    """A block in which new variables have the values of `initializer_of`, without random ones drawn before."""
+    token = _initializer_of.set(initializer_of)
     try:
         yield
     finally:
-        _initial_value.reset(token)
+        _initializer_of.reset(token)
 
 
 class ReleaseLayer(keras.layers.Layer):
@@ -54,17 +54,14 @@ class ReleaseLayer(keras.layers.Layer):
 
     def variable(self, name: str, shape: Sequence[int], initializer: str | float) -> tf.Variable:
         """Adds a variable with the release's name. A number is the standard deviation of a truncated normal."""
-        value = _initial_value.get()(name, shape)
-        if value is not None:
-            initializer = lambda shape, dtype=None, **_: value()
-        elif isinstance(initializer, float):
+        if isinstance(initializer, float):
             initializer = keras.initializers.TruncatedNormal(stddev=initializer)
-        arguments: dict[str, Any] = dict(shape=shape, initializer=initializer, dtype="float32")
+        arguments: dict[str, Any] = dict(
+            shape=shape, initializer=_initializer_of.get()(name, shape) or initializer, dtype="float32")
         if not keras.is_keras_3():
             return self.add_weight(name=name, experimental_autocast=False, **arguments)
-        # A name of Keras 3 has no "/", and one of the release no ".".
-        variable = self.add_weight(name=name.replace("/", "."), autocast=False, **arguments)
-        setattr(self, name, variable)  # the variable's key in checkpoints, as add_weight of Keras 2 does
+        variable = _Variable(name=name.replace("/", "."), autocast=False, **arguments)
+        setattr(self, name, variable)  # Keras tracks it, and its key in checkpoints is that of Keras 2
         return variable
 
     def in_compute_dtype(self, tensor: tf.Tensor | tf.Variable) -> tf.Tensor:
@@ -72,10 +69,19 @@ class ReleaseLayer(keras.layers.Layer):
         return tf.cast(tensor, self.compute_dtype)
 
 
+if keras.is_keras_3():
+    class _Variable(keras.Variable):
+        """A variable with slashes in its name. Keras 3 allows none in an argument, and the release has no dots."""
+
+        @property
+        def name(self) -> str:
+            return super().name.replace(".", "/")
+
+
 class LayerList(ReleaseLayer):
     """Layers as a sequence. Keras 3 leaves layers in a list out of checkpoints; this has the keys of a list."""
 
-    def __init__(self, layers: Sequence[ReleaseLayer]):
+    def __init__(self, layers: Iterable[ReleaseLayer]):
         super().__init__()
         for index, layer in enumerate(layers):
             setattr(self, str(index), layer)

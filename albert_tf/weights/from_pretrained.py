@@ -145,11 +145,11 @@ def build(
         make = model
     matching = _Matching(source, init_from_group0)
 
-    def initial_value(name: str, shape: Sequence[int]) -> Callable[[], tf.Tensor] | None:
+    def initializer_of(name: str, shape: Sequence[int]) -> Callable[..., tf.Tensor] | None:
         stored = matching.find(name, shape)
-        return None if stored is None else lambda: _value(source, stored, shape)
+        return None if stored is None else lambda shape, dtype, **_: _value(source, stored, shape)
 
-    with initialized_by(initial_value):
+    with initialized_by(initializer_of):
         made = make()
     report = matching.report()
     if config or not isinstance(model, str):

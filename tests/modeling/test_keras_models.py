@@ -10,6 +10,7 @@ from albert_tf.export.conversion import save_pretrained
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.classifier import AlbertClassifier, AlbertMultipleChoice, AlbertTokenClassifier
 from albert_tf.modeling.encoder import AttentionBlock
+from albert_tf.modeling.layers import layers_in
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
@@ -90,8 +91,10 @@ def test_as_a_saved_model_it_serves_what_it_computes(tmp_path):
     served = exported.serve({name: tf.constant(value) for name, value in inputs.items()})
     assert served.keys() == {"logits"}
     np.testing.assert_allclose(served["logits"], expected, atol=1e-6)
-    model.save(str(tmp_path / "saved"), save_format="tf")
-    np.testing.assert_allclose(keras.models.load_model(str(tmp_path / "saved"))(inputs)["logits"], expected, atol=1e-6)
+    if not keras.is_keras_3():
+        model.save(str(tmp_path / "saved"), save_format="tf")
+        again = keras.models.load_model(str(tmp_path / "saved"))
+        np.testing.assert_allclose(again(inputs)["logits"], expected, atol=1e-6)
 
 
 def test_a_classifier_learns_by_compile_and_fit_with_a_loss_or_one_by_output():
@@ -118,7 +121,7 @@ def test_a_classifier_learns_by_compile_and_fit_with_a_loss_or_one_by_output():
 
 def test_save_pretrained_leaves_out_the_optimizer_of_a_fitted_model(tmp_path):
     model, inputs = AlbertClassifier(TINY, num_labels=2), features()
-    block, = (layer for layer in model.submodules if isinstance(layer, AttentionBlock))
+    block, = (layer for layer in layers_in(model) if isinstance(layer, AttentionBlock))
     block.trainable = False  # changes the order of model.weights
     model.compile(keras.optimizers.Adam(1e-3), SparseCrossEntropy(from_logits=True))
     model.fit(inputs, labels_of(inputs), verbose=0)
@@ -169,20 +172,6 @@ def test_as_a_layer_of_a_functional_model_it_has_gradients(tmp_path):
 @pytest.mark.parametrize("texts", [["a text"], np.array(["a text"]), lambda: tf.constant(["a text"])])
 def test_a_model_that_gets_texts_says_to_call_the_tokenizer(texts):
     model = MODELS["classifier"]()
-    for use in (model, model.predict):
+    for use in (model,) if keras.is_keras_3() else (model, model.predict):  # Keras 3 has its own error for data
         with pytest.raises(ValueError, match="takes a dict of input_ids, .*, which the tokenizer makes of texts"):
             use(texts() if callable(texts) else texts)
-
-
-@pytest.mark.both_stacks
-def test_a_model_within_a_model_of_keras_3_is_refused_in_one_line():
-    keras_3 = pytest.importorskip("keras", minversion="3")
-    model = MODELS["encoder"]()
-
-    class Outer(keras_3.Model):
-        def call(self, inputs):
-            return model(inputs)["pooled_output"]
-
-    with pytest.raises(ValueError, match="is of Keras 2 and cannot be part of a model of Keras 3: take layers"):
-        Outer()(features())
-    assert model(features())["pooled_output"].shape == (16, 8)

@@ -10,7 +10,7 @@ from tensorflow.python.eager import context
 from albert_tf import devices, keras
 from albert_tf.modeling.albert_model import AlbertModel
 from albert_tf.modeling.encoder import attention, attention_in_training
-from albert_tf.modeling.layers import ReleaseDense, activation, layer_norm
+from albert_tf.modeling.layers import ReleaseDense, activation, layer_norm, release_name
 from albert_tf.modeling.operations import Dropouts, dropped, has_cudnn_kernel
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.objective import PretrainingObjective
@@ -210,14 +210,14 @@ REST = (50 + 2 + 16) * 8 + 2 * 8 + 8 * 16 + 16 + 16 * 16 + 16  # embeddings, Lay
 def test_each_strategy_has_its_parameters_and_names(tiny_config, changes, attentions, ffns):
     model = AlbertModel(tiny_config.replace(**changes))
     assert model.count_params() == REST + attentions * ATTENTION + ffns * FFN
-    names = [variable.name for variable in model.weights]
+    names = [release_name(variable) for variable in model.weights]
     assert len(set(names)) == len(names)
     assert sum("/attention_1/self/query/kernel" in name for name in names) == attentions
     assert sum("/ffn_1/intermediate/dense/kernel" in name for name in names) == ffns
     if "cross_layer_sharing" not in changes:
         groups, inner = (changes.get(name, 1) for name in ("num_hidden_groups", "inner_group_num"))
-        assert [name for name in names if name.endswith("self/value/kernel:0")] == [
-            f"bert/encoder/transformer/group_{i}/inner_group_{j}/attention_1/self/value/kernel:0"
+        assert [name for name in names if name.endswith("self/value/kernel")] == [
+            f"bert/encoder/transformer/group_{i}/inner_group_{j}/attention_1/self/value/kernel"
             for i in range(groups) for j in range(inner)]
     as_wide = AlbertModel(tiny_config.replace(embedding_size=16, **changes))
     assert not any("embedding_hidden_mapping_in" in variable.name for variable in as_wide.weights)

@@ -7,6 +7,7 @@ import tiny
 
 from albert_tf import keras
 from albert_tf.modeling.classifier import AlbertClassifier
+from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.tasks.classification.task import ClassificationObjective
@@ -20,7 +21,7 @@ BATCH = dict(tiny.rows(4, 4), label_ids=np.array([0, 1], np.int32))
 
 
 def trained(model):
-    return {variable.name.split(":")[0] for variable in model.trainable_weights}
+    return {release_name(variable) for variable in model.trainable_weights}
 
 
 def blocks(model):
