@@ -22,6 +22,11 @@ def is_keras_3() -> bool:
     return _numbers(tf.__version__) >= (2, 16)
 
 
+def tf_variable(variable: Any) -> Any:
+    """TensorFlow's variable within a variable of Keras 3; a variable of TensorFlow itself."""
+    return variable.value if is_keras_3() and isinstance(variable, _keras().Variable) else variable
+
+
 @functools.cache
 def _keras() -> ModuleType:
     if not is_keras_3():

@@ -107,7 +107,7 @@ class Checkpoints:
             reason = _first_line(error)
             raise ValueError(f"{prefix} is not a checkpoint of this model and optimizer: {reason}") from error
         try:
-            for variable in (*self._checkpoint.model.weights, *self._checkpoint.optimizer.variables()):
+            for variable in (*self._checkpoint.model.weights, *self._checkpoint.optimizer.variables):
                 check_finite_weights(variable.name, variable, prefix)
         except ValueError as error:
             raise DamagedCheckpoint(str(error)) from error

@@ -5,9 +5,10 @@ All follow the release (optimization.py, lamb_optimizer.py).
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -70,15 +71,13 @@ def learning_rate_schedule(
     return WarmupThenDecay(learning_rate, num_train_steps, num_warmup_steps, start_warmup_step, poly_power)
 
 
-# By the device and the data type of variables: the numbers of an update, by name.
-Coefficients = dict[tuple[str, tf.DType], dict[str, tf.Tensor]]
 SLOTS = ("m", "v")  # the names of the two moments in checkpoints
 # Regular expressions that are searched in a variable's name; "bias" also matches output_bias.
 NOT_DECAYED = ["LayerNorm", "layer_norm", "bias"]
 
 
 @keras.utils.register_keras_serializable(package="albert_tf")
-class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
+class ReleaseOptimizer(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay and LAMB's layer adaptation (You et al., 2020).
 
         m = beta_1 * m + (1 - beta_1) * gradient
@@ -98,105 +97,158 @@ class ReleaseOptimizer(keras.optimizers.legacy.Optimizer):
         self, learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 0.001, beta_1: float = 0.9,
         beta_2: float = 0.999, epsilon: float = 1e-6, weight_decay: float = 0.01,
         exclude_from_weight_decay: Sequence[str] = (), exclude_from_layer_adaptation: Sequence[str] = (),
-        bias_correction: bool = False, name: str = "lamb", **arguments: Any,
+        bias_correction: bool = False, name: str = "lamb",
     ):
-        super().__init__(name, **arguments)
-        self._set_hyper("learning_rate", learning_rate)
+        if keras.is_keras_3():
+            super().__init__(learning_rate=learning_rate, name=name)
+        else:
+            super().__init__(name=name)
+            self._learning_rate = self._build_learning_rate(learning_rate)
+        is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
+        self._schedule: Any = learning_rate if is_schedule else None
         self.beta_1, self.beta_2, self.epsilon, self.weight_decay = beta_1, beta_2, epsilon, weight_decay
-        self.exclude_from_weight_decay = list(exclude_from_weight_decay)
-        self.exclude_from_layer_adaptation = list(exclude_from_layer_adaptation)
+        self.exclude_from_weight_decay = tuple(exclude_from_weight_decay)
+        self.exclude_from_layer_adaptation = tuple(exclude_from_layer_adaptation)
         self.bias_correction = bias_correction
-        self._skipped: tf.Variable | None = None  # the number of skipped steps, for bias correction
+        # Of each variable's id, the variable and its slots. A plain dict would become a part of checkpoints.
+        self._slots: dict[int, tuple[tf.Variable, dict[str, tf.Variable]]] = collections.defaultdict()
+        self.skipped: tf.Variable | None = None  # the number of skipped steps, for bias correction
 
     def build(self, variables: Sequence[tf.Variable]) -> None:
         """Creates the slots of these variables, so that a checkpoint that is restored later can fill them."""
+        strategy = tf.distribute.get_strategy()
         with tf.init_scope():
-            self._create_all_weights(variables)
-            if self.bias_correction and self._skipped is None:
-                self._skipped = self.add_weight("skipped", [], tf.int64, initializer="zeros", trainable=False,
-                                                aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+            for variable in map(keras.tf_variable, variables):
+                if id(variable) not in self._slots:
+                    with strategy.extended.colocate_vars_with(variable):
+                        self._slots[id(variable)] = variable, {slot: _zeros(variable, slot) for slot in SLOTS}
+            if self.bias_correction and self.skipped is None:
+                self.skipped = tf.Variable(0, trainable=False, dtype=tf.int64, name="skipped",
+                                           aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA)
+        self.built = True
 
-    def apply(
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """The number of steps, and the slots."""
+        slots = [slot for _, slots in self._slots.values() for slot in slots.values()]
+        return [self.iterations, *slots, *([] if self.skipped is None else [self.skipped])]
+
+    def rate(self) -> tf.Tensor:
+        """The learning rate of the next update, float32."""
+        rate = self.learning_rate if self._schedule is None else self._schedule(keras.tf_variable(self.iterations))
+        return tf.cast(rate, tf.float32)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[Any, tf.Variable]], skip_gradients_aggregation: bool = False, **_: Any
+    ) -> Any:
+        """The same as in Keras: updates variables with the sums of the gradients of all replicas."""
+        pairs = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in grads_and_vars
+                 if gradient is not None]
+        gradients, variables = map(list, zip(*pairs))
+        replica = tf.distribute.get_replica_context()
+        if replica is not None and replica.num_replicas_in_sync > 1 and not skip_gradients_aggregation:
+            gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        self.update(gradients, variables)
+        return self.iterations
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[tf.Variable]) -> None:
+        """The same as in Keras 3."""
+        self.apply_gradients(zip(grads, trainable_variables))
+
+    def update(
         self, gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable], skip: tf.Tensor | None = None,
         scale: tf.Tensor | float = 1.0
-    ) -> Any:
+    ) -> None:
         """Updates the variables with gradients that are already summed over the replicas.
 
         If `skip`, a scalar bool, is true, variables and slots do not change, but `iterations` is incremented; the
         gradients need not be finite. `scale`, a float32 scalar beside `skip`, is the factor that clips all gradients.
         """
-        with tf.name_scope(self._name):
-            self.build(variables)
-            apply_state = self._prepare(variables)
-            if skip is not None:
-                # multiply_no_nan: NaN and infinity times 0 are 0.
-                kept = tf.where(skip, 0.0, scale)
-                gradients = [tf.math.multiply_no_nan(each, tf.cast(kept, each.dtype)) for each in gradients]
-                # With these coefficients an update changes nothing: slot * 1 + 0, variable - 0.
-                still = dict(lr_t=0.0, beta_1=1.0, one_minus_beta_1=0.0, beta_2=1.0, one_minus_beta_2=0.0)
-                for state in apply_state.values():
-                    state.update({name: tf.where(skip, tf.cast(value, state[name].dtype), state[name])
-                                  for name, value in still.items()})
-                if self._skipped is not None:
-                    self._skipped.assign_add(tf.cast(skip, tf.int64))
-            return tf.__internal__.distribute.interim.maybe_merge_call(
-                functools.partial(self._distributed_apply, apply_state=apply_state, name=None),
-                tf.distribute.get_strategy(), list(zip(gradients, variables)))
+        self.build(variables)
+        coefficients = self._coefficients()
+        if skip is not None:
+            # multiply_no_nan: NaN and infinity times 0 are 0.
+            kept = tf.where(skip, 0.0, scale)
+            gradients = [tf.math.multiply_no_nan(each, tf.cast(kept, each.dtype)) for each in gradients]
+            # With these coefficients an update changes nothing: slot * 1 + 0, variable - 0.
+            still = dict(rate=0.0, beta_1=1.0, one_minus_beta_1=0.0, beta_2=1.0, one_minus_beta_2=0.0)
+            coefficients.update({name: tf.where(skip, value, coefficients[name]) for name, value in still.items()})
+            if self.skipped is not None:
+                self.skipped.assign_add(tf.cast(skip, tf.int64))
+        tf.__internal__.distribute.interim.maybe_merge_call(
+            functools.partial(self._update_all, list(map(keras.tf_variable, variables))),
+            tf.distribute.get_strategy(), list(gradients), coefficients)
+        keras.tf_variable(self.iterations).assign_add(1)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, for Keras."""
+        rate = float(self.rate()) if self._schedule is None else keras.optimizers.schedules.serialize(self._schedule)
         return dict(
-            super().get_config(), learning_rate=self._serialize_hyperparameter("learning_rate"), beta_1=self.beta_1,
-            beta_2=self.beta_2, epsilon=self.epsilon, weight_decay=self.weight_decay,
-            exclude_from_weight_decay=self.exclude_from_weight_decay,
-            exclude_from_layer_adaptation=self.exclude_from_layer_adaptation, bias_correction=self.bias_correction)
+            name=self.name, learning_rate=rate, beta_1=self.beta_1, beta_2=self.beta_2, epsilon=self.epsilon,
+            weight_decay=self.weight_decay, bias_correction=self.bias_correction,
+            exclude_from_weight_decay=list(self.exclude_from_weight_decay),
+            exclude_from_layer_adaptation=list(self.exclude_from_layer_adaptation))
 
-    def _create_slots(self, var_list: Sequence[tf.Variable]) -> None:
-        for slot in SLOTS:
-            for variable in var_list:
-                self.add_slot(variable, slot)
+    def get_slot_names(self) -> list[str]:
+        """The names of the slots, for tf.train.Checkpoint."""
+        return list(SLOTS)
 
-    def _prepare_local(self, var_device: str, var_dtype: tf.DType, apply_state: Coefficients) -> None:
-        super()._prepare_local(var_device, var_dtype, apply_state)  # lr_t
+    def get_slot(self, variable: tf.Variable, slot_name: str) -> tf.Variable:
+        """A slot of a variable. Raises KeyError if there is none."""
+        return self._slots[id(keras.tf_variable(variable))][1][slot_name]
+
+    def _create_or_restore_slot_variable(self, slot_variable_position: Any, slot_name: str,
+                                         variable: tf.Variable) -> None:
+        """Reads a slot of a checkpoint, for tf.train.Checkpoint."""
+        self.build([variable])
+        slot_variable_position.restore(self.get_slot(variable, slot_name))
+
+    def _coefficients(self) -> dict[str, tf.Tensor]:
+        """The numbers of an update, float32, by name."""
         # The differences are computed in float64, since in float32 1 - 0.999 has a relative error of 5e-5.
         values = dict(beta_1=self.beta_1, one_minus_beta_1=1 - self.beta_1, beta_2=self.beta_2,
                       one_minus_beta_2=1 - self.beta_2, epsilon=self.epsilon, weight_decay=self.weight_decay)
-        apply_state[var_device, var_dtype].update(
-            {name: tf.constant(value, var_dtype) for name, value in values.items()})
+        coefficients = {name: tf.constant(value, tf.float32) for name, value in values.items()}
         if self.bias_correction:
-            step = tf.cast(self.iterations + 1 - (0 if self._skipped is None else self._skipped), tf.float64)
-            apply_state[var_device, var_dtype].update(
-                m_correction=tf.cast(1 / (1 - self.beta_1**step), var_dtype),
-                v_correction=tf.cast(1 / (1 - self.beta_2**step), var_dtype))
+            step = tf.cast(keras.tf_variable(self.iterations) + 1 - (0 if self.skipped is None else self.skipped),
+                           tf.float64)
+            coefficients.update(m_correction=tf.cast(1 / (1 - self.beta_1**step), tf.float32),
+                                v_correction=tf.cast(1 / (1 - self.beta_2**step), tf.float32))
+        return dict(coefficients, rate=self.rate())
 
-    def _resource_apply_dense(
-        self, grad: tf.Tensor, var: tf.Variable, apply_state: Coefficients | None = None
-    ) -> tf.Operation:
-        place = var.device, var.dtype.base_dtype
-        coefficients = (apply_state or {}).get(place) or self._fallback_apply_state(*place)
-        m, v = self.get_slot(var, "m"), self.get_slot(var, "v")
-        new_variable, new_m, new_v = _updated(
-            var, m, v, grad, coefficients, decays=not _matches(self.exclude_from_weight_decay, var.name),
-            adapts=not _matches(self.exclude_from_layer_adaptation, var.name))
-        return tf.group(*[variable.assign(value, use_locking=self._use_locking, read_value=False)
-                          for variable, value in ((m, new_m), (v, new_v), (var, new_variable))])
+    def _update_all(self, variables: list[tf.Variable], strategy: tf.distribute.Strategy, gradients: list[tf.Tensor],
+                    coefficients: dict[str, tf.Tensor]) -> None:
+        for variable, gradient in zip(variables, gradients):
+            update = functools.partial(_update, decays=not _matches(self.exclude_from_weight_decay, variable.name),
+                                       adapts=not _matches(self.exclude_from_layer_adaptation, variable.name))
+            slots = self._slots[id(variable)][1]
+            strategy.extended.update(variable, update, args=(slots["m"], slots["v"], gradient, coefficients),
+                                     group=False)
 
-    def _resource_apply_sparse(
-        self, grad: tf.Tensor, var: tf.Variable, indices: tf.Tensor, apply_state: Coefficients | None = None
-    ) -> tf.Operation:
-        # The moments of all rows decay in every step, also of rows without a gradient.
-        dense = tf.convert_to_tensor(tf.IndexedSlices(grad, indices, var.shape))
-        return self._resource_apply_dense(dense, var, apply_state)
+
+def _zeros(variable: tf.Variable, slot: str) -> tf.Variable:
+    return tf.Variable(lambda: tf.zeros(variable.shape, variable.dtype), trainable=False,
+                       name=f"{variable.name.split(':')[0]}/{slot}")
+
+
+def _update(
+    variable: tf.Variable, m: tf.Variable, v: tf.Variable, gradient: tf.Tensor, coefficients: dict[str, tf.Tensor],
+    decays: bool, adapts: bool
+) -> None:
+    """Updates a variable and its two moments.
+
+    Operations have the order and grouping of tensorflow_addons' LAMB, so that results are equal bit for bit.
+    """
+    coefficients = {name: tf.cast(value, variable.dtype) for name, value in coefficients.items()}
+    new_values = _updated(variable, m, v, gradient, coefficients, decays, adapts)
+    for each, value in zip((variable, m, v), new_values):
+        each.assign(value, read_value=False)
 
 
 def _updated(
     variable: tf.Variable, m: tf.Variable, v: tf.Variable, gradient: tf.Tensor, coefficients: dict[str, tf.Tensor],
     decays: bool, adapts: bool
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """The new values of a variable and its two moments, as a pure function of tensors.
-
-    Operations have the order and grouping of tensorflow_addons' LAMB, so that results are equal bit for bit.
-    """
     variable, m, v = map(tf.convert_to_tensor, (variable, m, v))  # each is read once
     m = m * coefficients["beta_1"] + gradient * coefficients["one_minus_beta_1"]
     v = v * coefficients["beta_2"] + (gradient * gradient) * coefficients["one_minus_beta_2"]
@@ -206,7 +258,7 @@ def _updated(
     update = corrected_m / (tf.sqrt(corrected_v) + coefficients["epsilon"])
     if decays:
         update += coefficients["weight_decay"] * variable
-    rate = coefficients["lr_t"]
+    rate = coefficients["rate"]
     if adapts:
         norm, of_update = tf.norm(variable, ord=2), tf.norm(update, ord=2)
         rate = tf.where((norm > 0) & (of_update > 0), norm / of_update, 1.0) * rate

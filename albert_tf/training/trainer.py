@@ -190,7 +190,7 @@ class Trainer(keras.Model):
             replica.replica_id_in_sync_group))
         gradients, losses = _summed(replica, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
-        learning_rate = self.optimizer.learning_rate(self.optimizer.iterations)  # before the update increments the step
+        learning_rate = self.optimizer.rate()  # before the update increments the step
         skipped_steps = self._update(gradients, norm, variables)
         return dict(losses, learning_rate=learning_rate, gradient_norm=norm, skipped_steps=skipped_steps)
 
@@ -303,7 +303,7 @@ class Trainer(keras.Model):
     def _update(self, gradients: list[tf.Tensor], norm: tf.Tensor, variables: list[tf.Variable]) -> tf.Tensor:
         """Updates the weights, or skips the step if a gradient is not finite. Returns the number of skipped steps."""
         finite = tf.math.is_finite(norm)
-        self.optimizer.apply(gradients, variables, skip=~finite, scale=CLIP_NORM / tf.maximum(norm, CLIP_NORM))
+        self.optimizer.update(gradients, variables, skip=~finite, scale=CLIP_NORM / tf.maximum(norm, CLIP_NORM))
         skipped = tf.cast(~finite, tf.int64)
         self.skipped_steps.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row + 1) * skipped)

@@ -44,7 +44,9 @@ def assert_all_equal(values, others):
 
 def test_twelve_steps_as_the_release_takes_them(recorded):
     name, numbers = recorded
-    variables, optimizer = variables_of(numbers), optimizer_named(name)
+    adapted = NOT_DECAYED if name == "lamb" else [".*"]
+    variables, optimizer = variables_of(numbers), ReleaseOptimizer(
+        0.01, exclude_from_weight_decay=NOT_DECAYED, exclude_from_layer_adaptation=adapted)
     for step, rate in enumerate(numbers["lr"]):
         optimizer.learning_rate = float(rate)
         gradients, norm = tf.clip_by_global_norm(gradients_of(numbers, step), 1.0)
@@ -73,7 +75,8 @@ def test_every_bit_is_that_of_addons(name):
                 beta_1_power=0.0, beta_2_power=0.0, one_minus_beta_1_t=1 - 0.9, one_minus_beta_2_t=1 - 0.999)
 
     ours, results = optimizer_named(name, num_warmup_steps=3), []
-    theirs = AddonsLamb(ours.learning_rate, epsilon=1e-6, weight_decay=0.01, exclude_from_weight_decay=NOT_DECAYED,
+    theirs = AddonsLamb(learning_rate_schedule(0.01, 12, 3), epsilon=1e-6, weight_decay=0.01,
+                        exclude_from_weight_decay=NOT_DECAYED,
                         exclude_from_layer_adaptation=NOT_DECAYED if name == "lamb" else [".*"])
     shapes = {"dense/kernel": [64, 300], "dense/bias": [300], "LayerNorm/gamma": [64], "word_embeddings": [1000, 16],
               "output_bias": [2], "zeros/kernel": [4, 4]}
@@ -109,11 +112,11 @@ def test_a_skipped_step_changes_no_bit(recorded, jit_compile):
 
     @tf.function(jit_compile=jit_compile)
     def step(gradient, skip):
-        optimizer.apply([tf.fill(variable.shape, gradient) for variable in variables], variables, skip)
+        optimizer.update([tf.fill(variable.shape, gradient) for variable in variables], variables, skip)
 
     optimizer.build(variables)
     step(1.0, tf.constant(False))
-    values = [*variables, *optimizer.weights[1:]]
+    values = [*variables, *optimizer.variables[1:]]
     before = [value.numpy() for value in values]
     for gradient in (1.0, np.inf, np.nan):
         step(gradient, tf.constant(True))
@@ -137,7 +140,7 @@ def test_skipped_steps_do_not_count_in_the_bias_correction(recorded, tmp_path):
             checkpoint = tf.train.Checkpoint(variable=variable, optimizer=optimizer)
             if step:
                 checkpoint.read(str(tmp_path / "saved")).assert_consumed()
-        optimizer.apply([tf.constant(gradient, tf.float32)], [variable], tf.constant(step in skipped))
+        optimizer.update([tf.constant(gradient, tf.float32)], [variable], tf.constant(step in skipped))
         checkpoint.write(str(tmp_path / "saved"))
         if step not in skipped:
             m, v, count = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2, count + 1
