@@ -50,7 +50,7 @@ def main():
     with strategy.scope():
         objective = PretrainingObjective(AlbertPretrainer(config))
     trainer = new_trainer(objective, strategy, training, computing, Schedule(10_000), shapes_vary=True, rows_vary=True)
-    step = trainer.make_train_function()
+    step = trainer.step
     with tempfile.TemporaryDirectory() as folder:
         path = FLAGS.input_file or write_random_records(os.path.join(folder, "random.tfrecord"), config.vocab_size)
         records = open_records([path], FLAGS.seq, predictions_of(FLAGS.seq), config.vocab_size)

@@ -32,7 +32,7 @@ def tokens_per_second(config: AlbertConfig) -> float:
     """Trained tokens per second of the whole training step with AdamW."""
     batch = batch_of("pre-training", Workload(config.to_dict(), SEQUENCES, SEQ, PREDICTIONS))
     batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
-    train = training_step("pre-training", config).make_train_function()
+    train = training_step("pre-training", config).step
     float(train(batches)["loss"])  # traces and allocates
     start = time.perf_counter()
     for _ in range(STEPS):

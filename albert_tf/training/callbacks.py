@@ -1,4 +1,4 @@
-"""Keras callbacks of a run: they show progress, write curves, save, end the run on a signal, report skipped steps."""
+"""The callbacks of a run: they show progress, write curves, save, end the run on a signal, report skipped steps."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 import tensorflow as tf
 from absl import logging
 
-from albert_tf import devices, keras
-from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW
+from albert_tf import devices
+from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Callback
 from albert_tf.utils.processes import announcing, ending_signals, leave_terminal
 from albert_tf.utils.progress import LINE_SECONDS, Bar, MovingRate, count_of
 
@@ -24,29 +24,7 @@ _CURVE_STEPS = 20  # between two points of a curve
 _BAR_SECONDS = 1  # between two losses of a bar; the host waits for a loss, and so for its step
 
 
-class StepCallback(keras.callbacks.Callback):
-    """A callback that gets the step of the run, which a restart does not reset."""
-
-    def __init__(self, first_step: int):
-        super().__init__()
-        self._first_step = first_step
-
-    def on_train_batch_end(self, batch: int, logs: Logs) -> None:
-        """Calls on_step."""
-        try:
-            self.on_step(self._first_step + batch + 1, logs)
-        # Keras' fit would interpret both errors as the end of the data.
-        except tf.errors.OutOfRangeError as error:  # also raised when a file exceeds a size limit
-            raise OSError(error.message) from error
-        except StopIteration as error:
-            raise RuntimeError(f"step {self._first_step + batch + 1}: a callback raised StopIteration") from error
-
-    def on_step(self, step: int, logs: Logs) -> None:
-        """Called after each step of the run."""
-        raise NotImplementedError
-
-
-class Progress(StepCallback):
+class Progress(Callback):
     """Steps, examples/s, time left and loss: as a progress bar on a terminal, or else as log lines at intervals.
 
     The first step of each length counts neither for the speed nor for the time left, since it is compiled. `saving` is
@@ -55,7 +33,6 @@ class Progress(StepCallback):
 
     def __init__(self, first_step: int, num_train_steps: int, batch_size: int, saving: Saving,
                  lengths: Sequence[int] = ()):
-        super().__init__(first_step)
         self._lengths, self._compiled = lengths, set[int]()
         self._total, self._batch_size, self._saving = num_train_steps, batch_size, saving
         self._bar = None
@@ -87,17 +64,16 @@ class Progress(StepCallback):
             logging.info("step %d of %d, loss %.4f, learning rate %.3g%s%s", step, self._total, logs["loss"],
                          logs["learning_rate"], rate, time_left)
 
-    def on_train_end(self, logs: Logs | None = None) -> None:
+    def on_end(self) -> None:
         """Closes the bar."""
         if self._bar is not None:
             self._bar.close()
 
 
-class Curves(StepCallback):
+class Curves(Callback):
     """Losses, learning rate and gradient norm for TensorBoard."""
 
-    def __init__(self, first_step: int, num_train_steps: int, directory: str):
-        super().__init__(first_step)
+    def __init__(self, num_train_steps: int, directory: str):
         self._total = num_train_steps
         self._writer = tf.summary.create_file_writer(directory)
 
@@ -108,12 +84,12 @@ class Curves(StepCallback):
                 for name, value in logs.items():
                     tf.summary.scalar(name, value)
 
-    def on_train_end(self, logs: Logs | None = None) -> None:
+    def on_end(self) -> None:
         """Closes the curves' file."""
         self._writer.close()
 
 
-class Saving(StepCallback):
+class Saving(Callback):
     """Every `every` steps, and at the last step, calls write(step) and then evaluate(step).
 
     With jax, a thread writes the values during the next steps, unless they are evaluated first. The end of the block of
@@ -122,7 +98,6 @@ class Saving(StepCallback):
 
     def __init__(self, first_step: int, num_train_steps: int, every: int, write: Callable[[int], None],
                  evaluate: Callable[[int], None] | None = None):
-        super().__init__(first_step)
         self._total, self._every, self._write, self._saved = num_train_steps, every, write, first_step
         self._evaluate = evaluate
         self._thread = concurrent.futures.ThreadPoolExecutor(1)
@@ -141,9 +116,9 @@ class Saving(StepCallback):
             self._wait()
         if step // self._every > self._saved // self._every or step == self._total:
             self._saved, start = step, time.monotonic()
-            if self._evaluate is None and step < self._total and devices.is_jax(self.model.distribute_strategy):
+            if self._evaluate is None and step < self._total and devices.is_jax(self.trainer.strategy):
                 self._wait()
-                self._written = self._thread.submit(self._stored_and_written, self.model.snapshot(), step)
+                self._written = self._thread.submit(self._stored_and_written, self.trainer.snapshot(), step)
             else:
                 self.save(step)
                 if self._evaluate is not None:
@@ -161,7 +136,7 @@ class Saving(StepCallback):
     def save(self, step: int) -> None:
         """Saves a step, and returns when it is written."""
         self._wait()
-        self._stored_and_written(self.model.snapshot(), step)
+        self._stored_and_written(self.trainer.snapshot(), step)
 
     def _stored_and_written(self, store: Callable[[], None], step: int) -> None:
         store()
@@ -174,7 +149,7 @@ class Saving(StepCallback):
             written.result()
 
 
-class EndOnSignal(StepCallback):
+class EndOnSignal(Callback):
     """On SIGTERM, SIGHUP or Ctrl-C, calls save(step) and ends the process with the exit status of that signal.
 
     A second Ctrl-C raises KeyboardInterrupt; in a command, a second signal ends the process (see ended_by_signals).
@@ -187,7 +162,6 @@ class EndOnSignal(StepCallback):
 
     def __init__(self, first_step: int, save: Callable[[int], None], writes: bool,
                  largest_of_all: Callable[[int], Any] | None = None):
-        super().__init__(first_step)
         self._save, self._handles, self._largest_of_all = save, writes or largest_of_all is not None, largest_of_all
         self._largest: collections.deque[Any] = collections.deque()  # the largest signal after each of the last steps
         self._step = first_step
@@ -238,7 +212,7 @@ class EndOnSignal(StepCallback):
             self._save(step)
             self._end(step)
 
-    def on_train_end(self, logs: Logs | None = None) -> None:
+    def on_end(self) -> None:
         """Ends the run if a process received a signal in the last step, which is saved."""
         for each in self._largest:
             self._received = int(each)
@@ -263,25 +237,24 @@ class EndOnSignal(StepCallback):
         raise self._raised
 
 
-class SkippedSteps(StepCallback):
+class SkippedSteps(Callback):
     """Reports steps that were skipped because a gradient was not finite, and ends the run after many in a row."""
 
-    def __init__(self, first_step: int):
-        super().__init__(first_step)
+    def __init__(self) -> None:
         self._known: int | None = None
         self._unseen: list[tuple[int, Any]] = []  # steps, and the numbers of skipped steps after them
 
-    def on_train_begin(self, logs: Logs | None = None) -> None:
+    def on_begin(self) -> None:
         """Starts from the model's count, since a resumed run may have skipped steps before."""
-        self._known = int(tf.convert_to_tensor(self.model.skipped_steps))
+        self._known = int(tf.convert_to_tensor(self.trainer.skipped_steps))
 
     def on_step(self, step: int, logs: Logs) -> None:
         """Checks this step, or on jax the previous one, so that the device need not wait."""
         self._unseen.append((step, logs["skipped_steps"]))
-        if len(self._unseen) > devices.is_jax(self.model.distribute_strategy):
+        if len(self._unseen) > devices.is_jax(self.trainer.strategy):
             self._check(*self._unseen.pop(0))
 
-    def on_train_end(self, logs: Logs | None = None) -> None:
+    def on_end(self) -> None:
         """Checks the last step."""
         for each in self._unseen:
             self._check(*each)
@@ -294,6 +267,6 @@ class SkippedSteps(StepCallback):
         self._known = skipped
         logging.warning("step %d was skipped since a gradient was not finite; %s so far", step,
                         count_of(skipped, "skipped step"))
-        if self.model.value_of(self.model.skipped_in_a_row) >= MOST_SKIPPED_IN_A_ROW:
+        if self.trainer.value_of(self.trainer.skipped_in_a_row) >= MOST_SKIPPED_IN_A_ROW:
             raise ValueError(f"the gradients of {MOST_SKIPPED_IN_A_ROW} steps in a row were not finite: "
                              "lower --learning_rate, or train in another --precision")

@@ -29,7 +29,7 @@ from albert_tf.training.objective import Objective
 from albert_tf.training.prediction import Predictions, Predictor
 from albert_tf.training.run import new_trainer, write_run_card
 from albert_tf.training.strategy import distributed, is_chief, values_of_all
-from albert_tf.training.trainer import Trainer, parts_of
+from albert_tf.training.trainer import Callback, Trainer, parts_of
 from albert_tf.utils.files import is_remote, make_directory
 from albert_tf.utils.outputs import used_alone
 from albert_tf.utils.processes import announcing
@@ -230,22 +230,20 @@ def _take_steps(trainer: Trainer, data: TrainingData, checkpoints: Checkpoints, 
             evaluator(step)
 
     saving = Saving(first_step, last_step, schedule.save_checkpoints_steps, write, evaluate if evaluator else None)
-    strategy: Any = trainer.distribute_strategy
+    strategy: Any = trainer.strategy
     agree = devices.is_jax(strategy) and strategy.has_several_processes
     end_on_signal = EndOnSignal(first_step, saving.save, writes, strategy.largest_of_all if agree else None)
-    callbacks = [SkippedSteps(first_step), saving, end_on_signal]
+    callbacks: list[Callback] = [SkippedSteps(), saving, end_on_signal]
     if writes:
         callbacks += [Progress(first_step, last_step, batch_size, saving, data.lengths),
-                      Curves(first_step, last_step, os.path.join(output_dir, "train"))]
+                      Curves(last_step, os.path.join(output_dir, "train"))]
     with announcing("the run ends after this step, which is saved"), end_on_signal, saving:
         logging.info("training from step %d to %d%s; saved%s every %s; the first step of each length is slow: it "
                      "is compiled", first_step, last_step,
                      f", continuing {output_dir} and not other weights" if first_step else "",
                      " and evaluated" if evaluator else "", count_of(schedule.save_checkpoints_steps, "step"))
-        trainer.fit(distributed(strategy, data.batches_from(first_step)), steps_per_epoch=last_step - first_step,
-                    verbose=0, callbacks=callbacks)
+        trainer.fit(distributed(strategy, data.batches_from(first_step)), last_step - first_step, callbacks, first_step)
     step = int(tf.convert_to_tensor(trainer.optimizer.iterations))
-    # Keras' fit interprets every OutOfRangeError as the end of the data, and returns.
-    if step < last_step and not trainer.stop_training:
+    if step < last_step:
         raise ValueError(f"training ended at step {step} of {last_step}, since its data ended unexpectedly. Start the "
                          "run again: it continues from its latest checkpoint")

@@ -178,7 +178,8 @@ class ReleaseOptimizer(keras.optimizers.Optimizer):
         tf.__internal__.distribute.interim.maybe_merge_call(
             functools.partial(self._update_all, list(map(keras.tf_variable, variables))),
             tf.distribute.get_strategy(), list(gradients), coefficients)
-        keras.tf_variable(self.iterations).assign_add(1)
+        with tf.control_dependencies(gradients):  # otherwise it would count a step whose batch does not exist
+            keras.tf_variable(self.iterations).assign_add(1)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, for Keras."""

@@ -66,7 +66,8 @@ def new_trainer(
 ) -> Trainer:
     """Makes a compiled trainer, and logs the sizes of the model and the number of parameters that train.
 
-    The objective's model and metrics must have been made in the strategy's scope. shapes_vary, rows_vary: see Trainer.
+    The objective's model must have been made in the strategy's scope. shapes_vary: whether batches have several shapes.
+    rows_vary: see Trainer.
     """
     end_of_warmup = schedule.start_warmup_step + schedule.num_warmup_steps
     if schedule.num_warmup_steps and end_of_warmup >= schedule.num_train_steps:
@@ -80,14 +81,14 @@ def new_trainer(
         trained, total = (sum(variable.shape.num_elements() for variable in variables)
                           for variables in (objective.model.trainable_weights, objective.model.weights))
         logging.info("training %s of %s: %s", f"{trained:,}", count_of(total, "parameter"), objective.model.config)
-        trainer = Trainer(objective, training.random_seed, training.gradient_accumulation_steps, config.jit_compile,
-                          config.precision == "mixed_float16", shapes_vary, parts_of(config), rows_vary)
         optimizer = create_optimizer(training.optimizer, training.learning_rate, schedule.num_train_steps,
                                      schedule.num_warmup_steps, schedule.start_warmup_step, schedule.poly_power,
                                      bias_correction=training.bias_correction)
-        trainer.compile(optimizer, steps_per_execution=1 if shapes_vary else steps_per_execution(
-            training.iterations_per_loop, schedule.save_checkpoints_steps, strategy))
-    return trainer
+        return Trainer(
+            objective, optimizer, training.random_seed, training.gradient_accumulation_steps, config.jit_compile,
+            config.precision == "mixed_float16", parts_of(config), rows_vary,
+            1 if shapes_vary else steps_per_execution(training.iterations_per_loop, schedule.save_checkpoints_steps,
+                                                      strategy))
 
 
 def steps_per_execution(

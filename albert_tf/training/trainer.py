@@ -1,4 +1,4 @@
-"""Trainer: one Keras train_step for all objectives.
+"""Trainer: one training step for all objectives, and the loop over the batches.
 
 A step splits its batch into micro-batches, sums their gradients, sums these over all replicas, clips the result to a
 global norm of 1 and updates the weights once. Losses are divided by the counts of the whole batch, so they do not
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -103,34 +103,47 @@ GradientsAndLosses = tuple[list[tf.Tensor], Tensors]
 _OUTPUT_GRADIENT = "output_gradient"
 
 
-class Trainer(keras.Model):
-    """Trains an objective's model with Keras' fit.
+class Callback:
+    """What a loop of training calls. Its attribute `trainer` is set before the first call."""
+
+    trainer: Trainer
+
+    def on_begin(self) -> None:
+        """Called before the first step."""
+
+    def on_step(self, step: int, logs: Tensors) -> None:
+        """Called with the number of steps that the run has taken, and with what the last one returned."""
+
+    def on_end(self) -> None:
+        """Called after the last step."""
+
+
+class Trainer:
+    """Trains an objective's model.
+
+    The loop is not Keras' fit, which differs from Keras to Keras, and takes errors for the end of the data.
 
     Args:
       random_seed: seed of dropout. Its masks also depend on step, micro-batch and replica.
       gradient_accumulation_steps: number of micro-batches of a step.
       jit_compile: whether to compile the computation of gradients with XLA.
       loss_scaling: whether to scale losses, so that small float16 gradients do not become 0.
-      shapes_vary: whether batches have several lengths or numbers of rows.
-      rows_vary: whether they have several numbers of rows: then each shape has a separate graph.
+      rows_vary: whether batches have several numbers of rows: then each shape has a separate graph.
       parts: the largest number of parts of a micro-batch that are computed at the same time.
+      steps_per_execution: the number of steps between two returns to the host, for batches of one shape.
 
     Example::
 
-      trainer = Trainer(PretrainingObjective(AlbertPretrainer(config)))
-      trainer.compile(optimizer=create_optimizer("lamb"))
+      trainer = Trainer(PretrainingObjective(AlbertPretrainer(config)), create_optimizer("lamb"))
       trainer.fit(batches)
     """
 
-    train_function: Any  # an attribute of Keras models
-
-    def __init__(self, objective: Objective, random_seed: int = 0, gradient_accumulation_steps: int = 1,
-                 jit_compile: bool = False, loss_scaling: bool = False, shapes_vary: bool = False,
-                 parts: int = 1, rows_vary: bool = False):
-        # float32, since under mixed_float16 Keras would wrap the optimizer in another loss scaling.
-        super().__init__(dtype="float32")
-        self.objective = objective
+    def __init__(self, objective: Objective, optimizer: ReleaseOptimizer, random_seed: int = 0,
+                 gradient_accumulation_steps: int = 1, jit_compile: bool = False, loss_scaling: bool = False,
+                 parts: int = 1, rows_vary: bool = False, steps_per_execution: int = 1):
+        self.objective, self.optimizer = objective, optimizer
         self.model = objective.model
+        self.strategy = tf.distribute.get_strategy()
         self._seed = random_seed
         self.gradient_accumulation_steps = gradient_accumulation_steps
         if objective.compared_output:
@@ -142,63 +155,72 @@ class Trainer(keras.Model):
             # TensorFlow optimizes one graph for all parts. This takes 1.4 of 9 seconds off the first step.
             experimental_attributes={"_noinline": True} if parts > 1 else None)
         self._compared = tf.function(self._compared_output, autograph=False, jit_compile=jit_compile or None)
-        self._jit_compile, self._shapes_vary, self._parts = jit_compile, shapes_vary, parts
-        self._rows_vary = rows_vary
+        self._parts, self._steps_per_execution = parts, steps_per_execution
         self.loss_scale = LossScale() if loss_scaling else None
-        self.distribute_reduction_method = "first"  # each replica returns the results of the whole batch
         self.skipped_in_a_row = _state("skipped_in_a_row")
         self.skipped_steps = _state("skipped_steps")
-
-    def compile(self, optimizer: ReleaseOptimizer, **arguments: Any) -> None:
-        """The same as in Keras, and makes the optimizer's slots."""
-        super().compile(optimizer=optimizer, **arguments)
         # Slots are made here and not in the first step, since a checkpoint is restored before that.
-        optimizer.build(self.model.trainable_variables)
+        optimizer.build(self._variables())
+        self.step: Any = on_batches(self._step_on_replicas, self.strategy, jit_compile or rows_vary)
 
-    def make_train_function(self, force: bool = False) -> Callable[[Iterator], Any]:
-        """The same as in Keras, and for batches of several lengths and for jax."""
-        if not self._shapes_vary and not devices.is_jax(self.distribute_strategy):
-            return super().make_train_function(force)
-        if self.train_function is None or force:
-            self.train_function = on_batches(self._step_on_replicas, self.distribute_strategy,
-                                             self._jit_compile or self._rows_vary)
-        return self.train_function
+    def fit(self, batches: Iterable, steps: int | None = None, callbacks: Sequence[Callback] = (),
+            first_step: int = 0) -> None:
+        """Takes so many steps, or one for each batch. It ends early if the data does.
+
+        `first_step` is the number of steps that the run has taken before.
+        """
+        for callback in callbacks:
+            callback.trainer = self
+            callback.on_begin()
+        with self.strategy.scope():
+            iterator, done = iter(batches), 0
+            while steps is None or done < steps:
+                count = self._steps_per_execution if steps is None else min(self._steps_per_execution, steps - done)
+                try:
+                    logs = self.step(iterator) if count == 1 else self._several_steps(iterator, tf.constant(count))
+                except (StopIteration, tf.errors.OutOfRangeError):
+                    break
+                done += count
+                for callback in callbacks:
+                    callback.on_step(first_step + done, logs)
+        for callback in callbacks:
+            callback.on_end()
+
+    @functools.partial(tf.function, autograph=False)
+    def _several_steps(self, iterator: Iterator, count: tf.Tensor) -> Tensors:
+        first = self._step_on_replicas(next(iterator))
+        return tf.while_loop(lambda i, _: i < count, lambda i, _: (i + 1, self._step_on_replicas(next(iterator))),
+                             (1, first))[1]
 
     def snapshot(self) -> Callable[[], None]:
         """A function that copies the present variables from jax to TensorFlow; steps can run meanwhile."""
-        if self.train_function is None or not devices.is_jax(self.distribute_strategy):
-            return lambda: None
-        return self.train_function.snapshot()
+        return self.step.snapshot() if devices.is_jax(self.strategy) else lambda: None
 
     def value_of(self, variable: tf.Variable) -> tf.Variable | np.ndarray:
         """The current value of a variable that steps change."""
-        return self.train_function.value_of(variable) if devices.is_jax(self.distribute_strategy) else variable
-
-    @property
-    def metrics(self) -> Sequence[keras.metrics.Metric]:
-        """None: the losses of a step are its logs."""
-        return ()
+        return self.step.value_of(variable) if devices.is_jax(self.strategy) else variable
 
     def train_step(self, batch: Batch) -> Tensors:
         """Updates the weights once. Returns the losses, learning rate, gradient norm and number of skipped steps."""
         replica = tf.distribute.get_replica_context()
         denominators = self.objective.loss_denominators(batch)
-        # The order of these variables is the order of LAMB's slots.
-        variables = self.model.trainable_variables
         denominators = _summed(replica, denominators)
         gradients, losses = self._accumulated(batch, denominators, tf.convert_to_tensor(
             replica.replica_id_in_sync_group))
         gradients, losses = _summed(replica, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
         learning_rate = self.optimizer.rate()  # before the update increments the step
-        skipped_steps = self._update(gradients, norm, variables)
+        skipped_steps = self._update(gradients, norm)
         return dict(losses, learning_rate=learning_rate, gradient_norm=norm, skipped_steps=skipped_steps)
 
     def _step_on_replicas(self, batch: Batch) -> Tensors:
-        strategy = self.distribute_strategy
-        logs = strategy.run(self.train_step, (batch,))
-        self._train_counter.assign_add(1)
-        return {name: strategy.experimental_local_results(value)[0] for name, value in logs.items()}
+        logs = self.strategy.run(self.train_step, (batch,))
+        # Each replica returns the results of the whole batch.
+        return {name: self.strategy.experimental_local_results(value)[0] for name, value in logs.items()}
+
+    def _variables(self) -> list[tf.Variable]:
+        """The variables that are trained."""
+        return [keras.tf_variable(variable) for variable in self.model.trainable_variables]
 
     def _accumulated(self, batch: Batch, denominators: Tensors, replica_id: tf.Tensor) -> GradientsAndLosses:
         """The gradients and losses, summed over the micro-batches."""
@@ -293,17 +315,17 @@ class Trainer(keras.Model):
                 outputs = self.model(dict(batch, dropout_seed=seed, dropout_part=part), training=True)
                 total, losses = self.objective.loss(outputs, batch, denominators)
             scaled = total if self.loss_scale is None else total * self.loss_scale.value
-        variables = self.model.trainable_variables
-        gradients = tape.gradient(scaled, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = tape.gradient(scaled, self._variables(), unconnected_gradients=tf.UnconnectedGradients.ZERO)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]  # the word table's gradient is sparse
         if self.loss_scale is not None:
             gradients = [gradient / self.loss_scale.value for gradient in gradients]
         return gradients, dict(losses, loss=total)
 
-    def _update(self, gradients: list[tf.Tensor], norm: tf.Tensor, variables: list[tf.Variable]) -> tf.Tensor:
+    def _update(self, gradients: list[tf.Tensor], norm: tf.Tensor) -> tf.Tensor:
         """Updates the weights, or skips the step if a gradient is not finite. Returns the number of skipped steps."""
         finite = tf.math.is_finite(norm)
-        self.optimizer.update(gradients, variables, skip=~finite, scale=CLIP_NORM / tf.maximum(norm, CLIP_NORM))
+        self.optimizer.update(gradients, self._variables(), skip=~finite,
+                              scale=CLIP_NORM / tf.maximum(norm, CLIP_NORM))
         skipped = tf.cast(~finite, tf.int64)
         self.skipped_steps.assign_add(skipped)
         self.skipped_in_a_row.assign((self.skipped_in_a_row + 1) * skipped)

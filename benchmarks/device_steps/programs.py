@@ -34,9 +34,8 @@ def training_step(task_name: str, config: AlbertConfig, optimizer: str = "adamw"
     """The compiled trainer of a task."""
     objective = TASKS[task_name](config)
     objective.model.albert.gradient_checkpointing = gradient_checkpointing
-    trainer = Trainer(objective, **trainer_options)
-    trainer.compile(optimizer=create_optimizer(optimizer, 1e-4, num_train_steps=10000, num_warmup_steps=0))
-    return trainer
+    return Trainer(objective, create_optimizer(optimizer, 1e-4, num_train_steps=10000, num_warmup_steps=0),
+                   **trainer_options)
 
 
 def batch_of(task_name: str, workload: Workload) -> dict[str, np.ndarray]:

@@ -27,7 +27,7 @@ def make_step():
     config = AlbertConfig.from_dict(dict(with_dropout(workload.config, float(dropout)), model_type=model_type))
     ours = training_step(task, config, jit_compile="--jit_compile" in options, parts=parts)
     batches = iter(tf.data.Dataset.from_tensors(batch_of(task, workload)).repeat())
-    train = ours.make_train_function()
+    train = ours.step
     return lambda: float(train(batches)["loss"])
 
 

@@ -11,7 +11,7 @@ class Slope(keras.Model):
 
     def __init__(self):
         super().__init__()
-        self.w = self.add_weight("w", [], initializer="ones")
+        self.w = self.add_weight(name="w", shape=[], initializer="ones")
         self.built = True
 
     def call(self, inputs, training=False):

@@ -169,8 +169,7 @@ def step(tiny_config, tiny_batch):
 
     def new_step(jit_compile=False):
         keras.utils.set_random_seed(1)
-        trainer = Trainer(PretrainingObjective(AlbertPretrainer(config)))
-        trainer.compile(optimizer=create_optimizer())
+        trainer = Trainer(PretrainingObjective(AlbertPretrainer(config)), create_optimizer())
         return tf.function(trainer.train_step, autograph=False, jit_compile=jit_compile), batch
 
     return new_step

@@ -15,23 +15,22 @@ from slope import SlopeObjective
 from albert_tf import devices
 from albert_tf.training import callbacks
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Trainer
+from albert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Callback, Trainer
 
 
-def fit(x, *beside, **compile_arguments):
+def fit(x, *beside, first_step=0, **arguments):
     """Trains on values, one in each step, and returns the trainer."""
-    trainer = Trainer(SlopeObjective())
-    trainer.compile(create_optimizer("adamw", 0.1, num_train_steps=100, num_warmup_steps=0), **compile_arguments)
+    optimizer = create_optimizer("adamw", 0.1, num_train_steps=100, num_warmup_steps=0)
+    trainer = Trainer(SlopeObjective(), optimizer, **arguments)
     batches = tf.data.Dataset.from_tensor_slices(dict(x=tf.constant(x, tf.float32)[:, None]))
-    trainer.fit(batches, steps_per_epoch=len(x), verbose=0, callbacks=list(beside))
+    trainer.fit(batches, len(x), beside, first_step)
     return trainer
 
 
-class Steps(callbacks.StepCallback):
+class Steps(Callback):
     """Collects the steps, and calls a function at one of them."""
 
-    def __init__(self, first_step=0, at=None, call=print):
-        super().__init__(first_step)
+    def __init__(self, at=None, call=print):
         self.seen, self._at, self._call = [], at, call
 
     def on_step(self, step, logs):
@@ -41,8 +40,8 @@ class Steps(callbacks.StepCallback):
 
 
 def test_steps_go_on_counting_after_a_restart_and_several_to_a_return_to_the_host_are_the_same():
-    steps, x = Steps(first_step=7), [1.0, -2.0, 3.0, -4.0, 5.0]
-    several = fit(x, steps, steps_per_execution=2)
+    steps, x = Steps(), [1.0, -2.0, 3.0, -4.0, 5.0]
+    several = fit(x, steps, first_step=7, steps_per_execution=2)
     assert steps.seen == [9, 11, 12] and several.optimizer.iterations == 5
     np.testing.assert_array_equal(several.model.w, fit(x).model.w)
 
@@ -50,7 +49,7 @@ def test_steps_go_on_counting_after_a_restart_and_several_to_a_return_to_the_hos
 @pytest.mark.parametrize("first_step, every, expected", [(0, 3, [3, 6, 8]), (2, 3, [3, 6, 8]), (0, 100, [8])])
 def test_saving_at_multiples_and_at_the_end(first_step, every, expected):
     saved, saving = [], callbacks.Saving(first_step, 8, every, lambda step: saved.append(step))
-    saving.set_model(types.SimpleNamespace(snapshot=lambda: print, distribute_strategy=None))
+    saving.trainer = types.SimpleNamespace(snapshot=lambda: print, strategy=None)
     for step in range(first_step + 1, 9):
         saving.on_step(step, {})
     assert saved == expected
@@ -69,7 +68,7 @@ def saving(monkeypatch):
     monkeypatch.setattr(devices, "is_jax", lambda strategy: True)
     with callbacks.Saving(0, 6, 2, write) as saving:
         saving.done, saving.may_end = [], threading.Event()
-        saving.set_model(types.SimpleNamespace(distribute_strategy=None, snapshot=lambda: lambda: None))
+        saving.trainer = types.SimpleNamespace(strategy=None, snapshot=lambda: lambda: None)
         yield saving
 
 
@@ -159,24 +158,22 @@ def test_an_error_that_replaces_what_a_signal_raised_ends_as_the_signal(hang_up)
         replaced()
 
 
-@pytest.mark.parametrize("error, raised, message", [
-    (tf.errors.OutOfRangeError(None, None, "x.data: File too large"), OSError, "^x.data: File too large$"),
-    (StopIteration(), RuntimeError, "^step 1: a callback raised StopIteration$")], ids=["out of range", "stop"])
-def test_an_error_of_a_callback_is_not_the_end_of_the_data(error, raised, message):
-    def fail():
-        raise error
+def test_an_error_of_a_callback_is_not_the_end_of_the_data():
+    for error in (tf.errors.OutOfRangeError(None, None, "x.data: File too large"), StopIteration()):
+        def fail(error=error):
+            raise error
 
-    with pytest.raises(raised, match=message):
-        fit([1.0] * 3, Steps(at=1, call=fail))
+        with pytest.raises(type(error)):
+            fit([1.0] * 3, Steps(at=1, call=fail))
 
 
 def test_skipped_steps_are_reported_and_too_many_in_a_row_end_the_run(caplog):
     caplog.set_level(logging.WARNING)
-    fit([1.0, np.nan, 1.0], callbacks.SkippedSteps(0))
+    fit([1.0, np.nan, 1.0], callbacks.SkippedSteps())
     assert "step 2 was skipped since a gradient was not finite; 1 skipped step so far" in caplog.text
-    fit([np.nan] * (MOST_SKIPPED_IN_A_ROW - 1) + [1.0], callbacks.SkippedSteps(0))
+    fit([np.nan] * (MOST_SKIPPED_IN_A_ROW - 1) + [1.0], callbacks.SkippedSteps())
     with pytest.raises(ValueError, match="steps in a row were not finite"):
-        fit([np.nan] * (MOST_SKIPPED_IN_A_ROW + 1), callbacks.SkippedSteps(0))
+        fit([np.nan] * (MOST_SKIPPED_IN_A_ROW + 1), callbacks.SkippedSteps())
 
 
 def test_a_terminal_gets_a_bar_with_steps_speed_and_loss(monkeypatch, capsys):
@@ -192,7 +189,7 @@ def test_a_line_has_the_speed_and_the_time_left_without_compilation(monkeypatch,
     now = [0.0]
     monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
     saving = callbacks.Saving(10, 100, 40, lambda step: None, lambda step: now.append(now.pop() + 100))
-    saving.set_model(types.SimpleNamespace(snapshot=lambda: print, distribute_strategy=None))
+    saving.trainer = types.SimpleNamespace(snapshot=lambda: print, strategy=None)
     progress = callbacks.Progress(10, 100, batch_size=8, saving=saving)
     for step in range(11, 101):
         now[0] += 600 if step == 11 else 2  # the first step is compiled
@@ -211,7 +208,7 @@ def test_the_first_step_of_each_length_is_no_part_of_the_time_left(monkeypatch, 
     now, lengths = [0.0], [16, 32, 16, 64, 32, 64, 16, 16] + [32, 64] * 20
     monkeypatch.setattr(callbacks.time, "monotonic", lambda: now[0])
     saving = callbacks.Saving(0, 48, 100, lambda step: None)
-    saving.set_model(types.SimpleNamespace(snapshot=lambda: print, distribute_strategy=None))
+    saving.trainer = types.SimpleNamespace(snapshot=lambda: print, strategy=None)
     progress = callbacks.Progress(0, 48, batch_size=8, saving=saving, lengths=lengths)
     for step, length in enumerate(lengths, start=1):
         now[0] += 12 if length not in lengths[: step - 1] else 2

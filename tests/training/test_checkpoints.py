@@ -24,7 +24,7 @@ from albert_tf.weights.tf1 import checkpoint_prefix
 class OneVariable(keras.Model):
     def __init__(self, size):
         super().__init__()
-        self.w = self.add_weight("w", [size])
+        self.w = self.add_weight(name="w", shape=[size])
         self.built = True
 
 
@@ -36,8 +36,8 @@ class OneVariableObjective(Objective):
 
 
 def new_run(directory, size=1000, loss_scaling=False, **arguments):
-    trainer = Trainer(OneVariableObjective(size), loss_scaling=loss_scaling)
-    trainer.compile(create_optimizer("lamb", num_train_steps=10, num_warmup_steps=0))
+    optimizer = create_optimizer("lamb", num_train_steps=10, num_warmup_steps=0)
+    trainer = Trainer(OneVariableObjective(size), optimizer, loss_scaling=loss_scaling)
     return trainer, Checkpoints(str(directory), trainer, AlbertConfig(vocab_size=60), **arguments)
 
 
@@ -207,8 +207,8 @@ CONFIG = TINY.replace(cross_layer_sharing="none")
 
 def new_model_run(directory, **changes):
     config = CONFIG.replace(**changes)
-    trainer = Trainer(ClassificationObjective(AlbertClassifier(config, 2, 0.0)))
-    trainer.compile(create_optimizer("adamw", num_train_steps=10, num_warmup_steps=0))
+    trainer = Trainer(ClassificationObjective(AlbertClassifier(config, 2, 0.0)),
+                      create_optimizer("adamw", num_train_steps=10, num_warmup_steps=0))
     return trainer, Checkpoints(str(directory), trainer, config)
 
 

@@ -5,14 +5,13 @@ import pytest
 import tensorflow as tf
 from slope import SlopeObjective
 
-from albert_tf import keras
 from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.pretraining.objective import PretrainingObjective, results
 from albert_tf.training import trainer
 from albert_tf.training.optimizer import create_optimizer
-from albert_tf.training.trainer import LossScale, Trainer, on_batches
+from albert_tf.training.trainer import Callback, LossScale, Trainer, on_batches
 
 pytestmark = pytest.mark.both_stacks
 
@@ -35,9 +34,8 @@ def dropped(initial):
 
 
 def slope_trainer(**arguments):
-    trainer = Trainer(SlopeObjective(), **arguments)
-    trainer.compile(create_optimizer("lamb", learning_rate=0.01, num_train_steps=8, num_warmup_steps=2))
-    return trainer
+    optimizer = create_optimizer("lamb", learning_rate=0.01, num_train_steps=8, num_warmup_steps=2)
+    return Trainer(SlopeObjective(), optimizer, **arguments)
 
 
 def slopes(*x):
@@ -49,21 +47,19 @@ def new_trainer(initial, name="lamb", steps=8, **arguments):
     model = AlbertPretrainer(config)
     for variable in model.weights:
         variable.assign(values[release_name(variable)])
-    trainer = Trainer(PretrainingObjective(model), **arguments)
-    trainer.compile(optimizer=create_optimizer(name, learning_rate=0.01, num_train_steps=steps, num_warmup_steps=2))
-    return trainer
+    optimizer = create_optimizer(name, learning_rate=0.01, num_train_steps=steps, num_warmup_steps=2)
+    return Trainer(PretrainingObjective(model), optimizer, **arguments)
 
 
 def batches_of(numbers):
     return tf.data.Dataset.from_tensor_slices({name: numbers[f"batch_{name}"] for name in INPUTS})
 
 
-class StepLogs(keras.callbacks.Callback):
+class StepLogs(Callback):
     def __init__(self):
-        super().__init__()
         self.logs = []
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_step(self, step, logs):
         self.logs.append(logs)
 
 
@@ -74,7 +70,7 @@ class StepLogs(keras.callbacks.Callback):
 def test_eight_steps_as_the_release_takes_them(golden, initial, name, arguments):
     numbers = np.load(golden / f"training_{name}.npz")
     trainer, steps = new_trainer(initial, name, **arguments), StepLogs()
-    trainer.fit(batches_of(numbers), epochs=1, verbose=0, callbacks=[steps])
+    trainer.fit(batches_of(numbers), callbacks=[steps])
     for ours, release in LOSSES.items():
         np.testing.assert_allclose([log[ours] for log in steps.logs], numbers[f"{release}_onehot"], atol=5e-5, rtol=0)
     np.testing.assert_allclose([log["gradient_norm"] for log in steps.logs], numbers["global_norm_onehot"], rtol=1e-4)
@@ -95,7 +91,7 @@ def test_two_replicas_train_as_one(golden, initial, mirrored, jit_compile):
         trainer = new_trainer(initial, jit_compile=jit_compile)
     steps = StepLogs()
     batches = mirrored.experimental_distribute_dataset(batches_of(numbers))
-    trainer.fit(batches, steps_per_epoch=8, verbose=0, callbacks=[steps])
+    trainer.fit(batches, 8, [steps])
     np.testing.assert_allclose([log["loss"] for log in steps.logs], numbers["total_loss_onehot"], atol=5e-5, rtol=0)
 
 
@@ -103,7 +99,7 @@ def test_a_step_with_a_gradient_that_is_not_finite_is_left_out_and_counted():
     trainer, values = slope_trainer(), []
     for x in (1.0, 1.0, 1.0, np.nan, 1.0):
         values.append(float(trainer.model.w))
-        trainer.fit(slopes(x), verbose=0)
+        trainer.fit(slopes(x))
     # The rate of step 0 is 0.
     assert [later != value for value, later in zip(values, values[1:])] == [False, True, True, False]
     assert (trainer.skipped_steps, trainer.skipped_in_a_row, trainer.optimizer.iterations) == (1, 0, 5)
@@ -138,8 +134,10 @@ def test_dropout_is_the_same_in_a_step_that_xla_compiles_as_a_whole(golden, drop
 def test_dropout_is_a_function_of_the_seed_and_the_same_in_parts_that_are_computed_at_the_same_time(golden, dropped):
     batches = batches_of(np.load(golden / "training_lamb.npz")).take(3)
     trainers = [new_trainer(dropped, random_seed=seed, parts=parts) for seed, parts in ((1, 1), (1, 1), (2, 1), (1, 2))]
-    (loss,), (same,), (other,), (in_parts,) = (
-        trainer.fit(batches, verbose=0).history["loss"] for trainer in trainers)
+    all_logs = [StepLogs() for _ in trainers]
+    for each, logs in zip(trainers, all_logs):
+        each.fit(batches, callbacks=[logs])
+    loss, same, other, in_parts = (float(logs.logs[-1]["loss"]) for logs in all_logs)
     assert loss == same != other
     np.testing.assert_allclose(in_parts, loss, rtol=1e-5)
     for ours, expected in zip(trainers[3].model.trainable_variables, trainers[0].model.trainable_variables):
@@ -162,13 +160,13 @@ def test_the_loss_scale_doubles_after_2000_good_steps_and_halves_at_once(scale, 
 def test_a_loss_scale_that_overflows_costs_a_step_and_is_halved():
     trainer = slope_trainer(loss_scaling=True)
     trainer.loss_scale.value.assign(2.0**96)
-    trainer.fit(slopes(1e10, 1e10, 1e10), verbose=0)  # times 2**94 it is below the largest float32
+    trainer.fit(slopes(1e10, 1e10, 1e10))  # times 2**94 it is below the largest float32
     assert trainer.skipped_steps == 2 and trainer.loss_scale.value == 2.0**94
 
 
 def test_accumulation_that_does_not_divide_the_batch_is_refused():
     with pytest.raises(ValueError, match="gradient_accumulation_steps must divide"):
-        slope_trainer(gradient_accumulation_steps=3).fit(slopes(1.0, 1.0), verbose=0)
+        slope_trainer(gradient_accumulation_steps=3).fit(slopes(1.0, 1.0))
 
 
 @pytest.mark.long
@@ -181,7 +179,7 @@ def test_half_precision_trains_near_the_release(golden, initial, policy, precisi
     trainer = new_trainer(initial, loss_scaling=precision == "mixed_float16", gradient_accumulation_steps=4,
                           jit_compile=jit_compile)
     steps = StepLogs()
-    trainer.fit(batches_of(numbers), verbose=0, callbacks=[steps])
+    trainer.fit(batches_of(numbers), callbacks=[steps])
     losses, release = np.array([log["loss"] for log in steps.logs]), numbers["total_loss_onehot"]
     # The rate of step 0 is 0: both are of the same weights.
     np.testing.assert_allclose(losses[:2], release[:2], atol=0.06, rtol=0)
