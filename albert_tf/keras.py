@@ -27,6 +27,11 @@ def tf_variable(variable: Any) -> Any:
     return variable.value if is_keras_3() and isinstance(variable, _keras().Variable) else variable
 
 
+def tf_variables(layer: Any) -> list[Any]:
+    """TensorFlow's variables of a layer or model. A tf.Module that had those of Keras 3 would not save their values."""
+    return list(map(tf_variable, layer.variables))
+
+
 @functools.cache
 def _keras() -> ModuleType:
     if not is_keras_3():

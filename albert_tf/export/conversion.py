@@ -190,7 +190,7 @@ def _save_checkpoint(
     else:
         with output_checkpoint(prefix) as temporary:
             # A checkpoint of a compiled model has the optimizer too: its moments are twice the size of the weights.
-            tf.train.Checkpoint(model=copy_of(model) if model.optimizer else model).write(temporary)
+            tf.train.Checkpoint(model=copy_of(model) if getattr(model, "optimizer", None) else model).write(temporary)
 
 
 def save_pretrained(model: keras.Model, folder: str, tokenizer: FullTokenizer | None = None, to: str = "ours",

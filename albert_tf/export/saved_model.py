@@ -123,15 +123,15 @@ def sequence_features(max_seq_length: int, num_windows: int = 1) -> dict[str, tf
     return {name: tf.io.FixedLenFeature(shape, tf.int64) for name in ENCODER_INPUTS}
 
 
-class BatchedModel(tf.Module):
+class BatchedModel:
     """A model for export_model that computes rows in batches, so that its memory does not grow with their number.
 
     `outputs` has names and data types of the outputs to return, [rows, ...] each.
     """
 
     def __init__(self, model: keras.Model, outputs: Mapping[str, tf.DType], batch_size: int):
-        super().__init__()
         self._model, self._outputs, self._batch_size = model, outputs, batch_size
+        self.variables = model.variables
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The model's outputs for all rows, computed batch by batch."""
@@ -168,10 +168,11 @@ def weights_computed_once(model: keras.Model) -> Iterator[Callable[[], list[tf.V
     layers = [layer for layer in layers_in(model)
               if isinstance(layer, (AttentionBlock, FeedForwardBlock, Embeddings)) and layer.compute_dtype != "float32"]
     computed = [_ComputedOnce(layer.weights_for_step) for layer in layers]
-    replaced = {id(variable) for layer in layers if not isinstance(layer, Embeddings) for variable in layer.variables}
+    replaced = {id(variable) for layer in layers if not isinstance(layer, Embeddings)
+                for variable in keras.tf_variables(layer)}
 
     def variables() -> list[tf.Variable]:
-        kept = [variable for variable in model.variables if id(variable) not in replaced]
+        kept = [variable for variable in keras.tf_variables(model) if id(variable) not in replaced]
         return kept + [variable for weights in computed for variable in weights.variables()]
 
     for layer, weights in zip(layers, computed):

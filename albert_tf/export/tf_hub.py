@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 import tensorflow as tf
 
+from albert_tf import keras
 from albert_tf.config import CONFIG_NAME
 from albert_tf.export.saved_model import graph
 from albert_tf.modeling.albert_model import ENCODER_INPUTS, AlbertModel
@@ -46,8 +47,8 @@ def export_encoder(
     """
     encoder = model.albert if isinstance(model, (AlbertPretrainer, AlbertSentenceEncoder)) else model
     module = _EncoderModule(encoder, tokenizer, model.vectors if isinstance(model, AlbertSentenceEncoder) else None)
-    of_encoder = set(map(id, encoder.variables))
-    module.head_variables = [variable for variable in model.variables if id(variable) not in of_encoder]
+    of_encoder = set(map(id, keras.tf_variables(encoder)))
+    module.head_variables = [variable for variable in keras.tf_variables(model) if id(variable) not in of_encoder]
     signatures = _release_signatures(encoder, module.vocab_file, tokenizer.do_lower_case)
     if isinstance(model, AlbertPretrainer):
         signatures.update(_release_head_signatures(model))
@@ -81,8 +82,8 @@ class _EncoderModule(tf.train.Checkpoint):
     def __init__(self, encoder: AlbertModel, tokenizer: FullTokenizer, pooling: Callable | None = None):
         super().__init__()
         self.vocab_file = tf.saved_model.Asset(tokenizer.vocabulary_file)
-        self.variables = encoder.variables
-        self.trainable_variables = encoder.trainable_variables
+        self.variables = keras.tf_variables(encoder)
+        self.trainable_variables = list(map(keras.tf_variable, encoder.trainable_variables))
         self.regularization_losses: list[tf.Tensor] = []
 
         @_in_graph

@@ -35,7 +35,7 @@ def convert(
         return graph(lambda **inputs: exported_outputs(model, inputs), **specs)
 
     module = tf.Module()
-    module.weights = model.variables
+    module.weights = keras.tf_variables(model)
     signatures = {name: function(length) for name, length in _signatures(max_seq_length).items()}
     # from_concrete_functions writes a SavedModel, too, but gives a model without signatures where it cannot.
     with scratch_folder() as folder:
