@@ -131,7 +131,11 @@ class BatchedModel:
 
     def __init__(self, model: keras.Model, outputs: Mapping[str, tf.DType], batch_size: int):
         self._model, self._outputs, self._batch_size = model, outputs, batch_size
-        self.variables = model.variables
+
+    @property
+    def variables(self) -> list[tf.Variable]:
+        """The model's variables."""
+        return self._model.variables
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The model's outputs for all rows, computed batch by batch."""

@@ -83,14 +83,13 @@ class LayerList(ReleaseLayer):
 
     def __init__(self, layers: Iterable[ReleaseLayer]):
         super().__init__()
-        for index, layer in enumerate(layers):
-            setattr(self, str(index), layer)
+        self._count = 0
+        for layer in layers:
+            setattr(self, str(self._count), layer)
+            self._count += 1
 
     def __getitem__(self, index: int) -> Any:
-        try:
-            return vars(self)[str(index)]
-        except KeyError:
-            raise IndexError(index) from None  # ends a loop
+        return getattr(self, str(range(self._count)[index]))  # an IndexError ends a loop
 
 
 def layers_in(layer: keras.layers.Layer) -> Iterator[ReleaseLayer]:

@@ -141,8 +141,9 @@ def save_tf1_checkpoint(
 
     `name_of` makes the name that is written from the release's.
     """
-    values = {release_name(variable): variable for variable in model.weights}
-    values = {name_of(name): tf.convert_to_tensor(variable) for name, variable in values.items() if name not in left_out}
+    variables = {release_name(variable): variable for variable in model.weights}
+    values = {name_of(name): tf.convert_to_tensor(variable)
+              for name, variable in variables.items() if name not in left_out}
     if global_step is not None:
         values["global_step"] = tf.constant(global_step, tf.int64)
     names = sorted(values)

@@ -59,7 +59,7 @@ def test_a_folder_means_its_best_checkpoint_else_its_latest_else_its_only_one(fo
 
 def test_a_checkpoint_of_a_run_is_read_without_its_optimizer_by_every_kind_of_model(folder):
     model = AlbertPretrainer(TINY)
-    optimizer = keras.optimizers.legacy.Adam()
+    optimizer = albert_tf.create_optimizer("adamw")
     optimizer.apply_gradients([(variable * 0, variable) for variable in model.trainable_variables])
     tf.train.Checkpoint(model=model, optimizer=optimizer, step=optimizer.iterations).write(str(folder / "model.ckpt-7"))
     again = albert_tf.from_pretrained(str(folder), model="pretrainer")
@@ -108,7 +108,8 @@ def test_a_task_starts_from_weights_and_its_heads_from_the_seed(folder, caplog, 
     save_tf1_checkpoint(encoder, str(folder / "model.ckpt"))
 
     def values(variable):
-        of_replicas = [value.numpy() for value in mirrored.experimental_local_results(variable)]
+        of_replicas = [value.numpy() for value in mirrored.experimental_local_results(
+            keras.tf_variable(variable))]
         assert len(of_replicas) == replicas and np.array_equal(of_replicas[0], of_replicas[-1])
         return of_replicas[0]
 
