@@ -99,12 +99,13 @@ class ReleaseOptimizer(keras.optimizers.Optimizer):
         exclude_from_weight_decay: Sequence[str] = (), exclude_from_layer_adaptation: Sequence[str] = (),
         bias_correction: bool = False, name: str = "lamb",
     ):
+        is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
         if keras.is_keras_3():
             super().__init__(learning_rate=learning_rate, name=name)
         else:
             super().__init__(name=name)
-            self._learning_rate = self._build_learning_rate(learning_rate)
-        is_schedule = isinstance(learning_rate, keras.optimizers.schedules.LearningRateSchedule)
+            # For a schedule, _build_learning_rate would make a variable that earlier checkpoints do not have.
+            self._learning_rate = learning_rate if is_schedule else self._build_learning_rate(learning_rate)
         self._schedule: Any = learning_rate if is_schedule else None
         self.beta_1, self.beta_2, self.epsilon, self.weight_decay = beta_1, beta_2, epsilon, weight_decay
         self.exclude_from_weight_decay = tuple(exclude_from_weight_decay)
@@ -133,10 +134,14 @@ class ReleaseOptimizer(keras.optimizers.Optimizer):
         slots = [slot for _, slots in self._slots.values() for slot in slots.values()]
         return [self.iterations, *slots, *([] if self.skipped is None else [self.skipped])]
 
-    def rate(self) -> tf.Tensor:
-        """The learning rate of the next update, float32."""
-        rate = self.learning_rate if self._schedule is None else self._schedule(keras.tf_variable(self.iterations))
-        return tf.cast(rate, tf.float32)
+    @property
+    def learning_rate(self) -> tf.Tensor | tf.Variable:
+        """The learning rate of the next update; a variable if there is no schedule."""
+        return super().learning_rate if self._schedule is None else self._schedule(keras.tf_variable(self.iterations))
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: float) -> None:
+        keras.optimizers.Optimizer.learning_rate.fset(self, learning_rate)
 
     def apply_gradients(
         self, grads_and_vars: Iterable[tuple[Any, tf.Variable]], skip_gradients_aggregation: bool = False, **_: Any
@@ -183,7 +188,8 @@ class ReleaseOptimizer(keras.optimizers.Optimizer):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, for Keras."""
-        rate = float(self.rate()) if self._schedule is None else keras.optimizers.schedules.serialize(self._schedule)
+        schedule = self._schedule
+        rate = float(self.learning_rate) if schedule is None else keras.optimizers.schedules.serialize(schedule)
         return dict(
             name=self.name, learning_rate=rate, beta_1=self.beta_1, beta_2=self.beta_2, epsilon=self.epsilon,
             weight_decay=self.weight_decay, bias_correction=self.bias_correction,
@@ -215,7 +221,7 @@ class ReleaseOptimizer(keras.optimizers.Optimizer):
                            tf.float64)
             coefficients.update(m_correction=tf.cast(1 / (1 - self.beta_1**step), tf.float32),
                                 v_correction=tf.cast(1 / (1 - self.beta_2**step), tf.float32))
-        return dict(coefficients, rate=self.rate())
+        return dict(coefficients, rate=tf.cast(self.learning_rate, tf.float32))
 
     def _update_all(self, variables: list[tf.Variable], strategy: tf.distribute.Strategy, gradients: list[tf.Tensor],
                     coefficients: dict[str, tf.Tensor]) -> None:

@@ -209,7 +209,7 @@ class Trainer:
             replica.replica_id_in_sync_group))
         gradients, losses = _summed(replica, (gradients, losses))
         norm = tf.linalg.global_norm(gradients)
-        learning_rate = self.optimizer.rate()  # before the update increments the step
+        learning_rate = self.optimizer.learning_rate  # before the update increments the step
         skipped_steps = self._update(gradients, norm)
         return dict(losses, learning_rate=learning_rate, gradient_norm=norm, skipped_steps=skipped_steps)
 
