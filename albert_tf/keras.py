@@ -1,7 +1,8 @@
-"""The Keras of the installed TensorFlow: `from albert_tf import keras`.
+"""The Keras of the installed TensorFlow, `import keras`, for this package: `from albert_tf import keras`.
 
-Up to TensorFlow 2.15 it is Keras 2, `tf.keras`. From 2.16 on it is Keras 3, `import keras`, with TensorFlow as its
-backend. All other modules import Keras from here. TensorFlow and Keras are imported when a name is first used.
+With TensorFlow 2.15 it is Keras 2, and with later versions Keras 3 with TensorFlow as its backend. The other modules
+import Keras from here, since it is imported when a name is first used, as TensorFlow is. What differs between the two
+Keras stands here, in modeling/layers.py and in training/optimizer.py.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from albert_tf.utils.imports import tensorflow as tf
+from albert_tf.utils.imports import quietly
 
 _OLDEST_KERAS_3 = (3, 15)
 
 
-@functools.cache
 def is_keras_3() -> bool:
     """Whether Keras is Keras 3."""
-    return _numbers(tf.__version__) >= (2, 16)
+    return _version(_keras()) >= (3,)
 
 
 def tf_variable(variable: Any) -> Any:
@@ -34,20 +34,19 @@ def tf_variables(layer: Any) -> list[Any]:
 
 @functools.cache
 def _keras() -> ModuleType:
-    if not is_keras_3():
-        return tf.keras
-    module = importlib.import_module("keras")
-    if _numbers(module.__version__) < _OLDEST_KERAS_3:
-        raise ImportError(f"Keras {module.__version__} is too old: pip install "
+    with quietly():
+        keras = importlib.import_module("keras")
+    if (3,) <= _version(keras) < _OLDEST_KERAS_3:
+        raise ImportError(f"Keras {keras.__version__} is too old: pip install "
                           f"'keras>={'.'.join(map(str, _OLDEST_KERAS_3))}'")
-    if module.backend.backend() != "tensorflow":
+    if keras.backend.backend() != "tensorflow":
         raise ImportError("albert_tf needs Keras' backend TensorFlow: set KERAS_BACKEND=tensorflow. Received: "
-                          f"{module.backend.backend()}")
-    return module
+                          f"{keras.backend.backend()}")
+    return keras
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")[:2]))
+def _version(keras: ModuleType) -> tuple[int, ...]:
+    return tuple(map(int, keras.__version__.split(".")[:2]))
 
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
-"""albert_tf.keras is Keras 2 on every TensorFlow, whatever was imported or set before."""
+"""albert_tf.keras is the Keras of the installed TensorFlow, whatever was imported or set before."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -13,20 +14,19 @@ pytestmark = pytest.mark.both_stacks
 
 REPOSITORY = Path(__file__).parents[1]
 EARLIER_IMPORTS = """
-import keras, tensorflow
-tensorflow.keras.layers.Dense(1)
+import tensorflow
+import keras
 from albert_tf import AlbertConfig, AlbertModel
-from albert_tf import keras as keras_2
 model = AlbertModel(AlbertConfig(vocab_size=8, embedding_size=2, hidden_size=4, num_hidden_layers=1,
                                  num_attention_heads=1, intermediate_size=4))
-assert isinstance(model, keras_2.Model)
-assert hasattr(keras_2.optimizers.legacy.Optimizer, "get_slot")
+assert isinstance(model, keras.Model)
 """
 
 
-def test_it_is_keras_2():
-    assert keras.Model.__module__.split(".")[0] in ("keras", "tf_keras")
-    assert hasattr(keras.optimizers.legacy.Optimizer, "add_slot")
+def test_it_is_the_keras_that_users_import():
+    users = importlib.import_module("keras")
+    assert keras.Model is users.Model
+    assert keras.is_keras_3() == users.__version__.startswith("3.")
     with pytest.raises(AttributeError):
         keras.no_such_name  # noqa: B018
 
@@ -39,3 +39,15 @@ def test_keras_imported_earlier_makes_no_difference(legacy):
     run = subprocess.run([sys.executable, "-c", EARLIER_IMPORTS], cwd=REPOSITORY, env=environment, text=True,
                          capture_output=True, timeout=120)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.skipif(not keras.is_keras_3(), reason="Keras 2 has one backend")
+def test_another_backend_and_an_earlier_keras_3_are_refused_in_one_line(monkeypatch):
+    users = importlib.import_module("keras")
+    monkeypatch.setattr(users, "__version__", "3.14.1")
+    with pytest.raises(ImportError, match="^Keras 3.14.1 is too old: pip install 'keras>=3.15'$"):
+        keras._keras.__wrapped__()
+    monkeypatch.undo()
+    monkeypatch.setattr(users.backend, "backend", lambda: "jax")
+    with pytest.raises(ImportError, match="set KERAS_BACKEND=tensorflow. Received: jax$"):
+        keras._keras.__wrapped__()

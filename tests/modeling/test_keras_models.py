@@ -14,6 +14,7 @@ from albert_tf.modeling.layers import layers_in
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
+from albert_tf.training.optimizer import ReleaseOptimizer
 from albert_tf.weights.from_pretrained import from_pretrained
 
 TINY = tiny.TINY.replace(max_position_embeddings=8, initializer_range=0.2)
@@ -167,6 +168,48 @@ def test_as_a_layer_of_a_functional_model_it_has_gradients(tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again(inputs), model(inputs))
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_float16"])
+def test_within_a_users_model_it_trains_by_our_optimizer_and_is_saved_with_its_state(tmp_path, policy, precision):
+    policy(precision)
+    keras.utils.set_random_seed(1)
+    inputs = features(rows=64)
+
+    @keras.saving.register_keras_serializable(package="test")
+    class Users(keras.Model):
+        def __init__(self, encoder=None, **arguments):
+            super().__init__(**arguments)
+            self.encoder = encoder or AlbertModel(TINY)
+            self.head = keras.layers.Dense(2, dtype="float32")
+            self.head.build([None, TINY.hidden_size])
+            self.built = True
+
+        def call(self, inputs, training=False):
+            return self.head(self.encoder(inputs, training=training)["pooled_output"])
+
+        def get_config(self):
+            return dict(name=self.name, encoder=keras.saving.serialize_keras_object(self.encoder))
+
+        @classmethod
+        def from_config(cls, config):
+            return cls(keras.saving.deserialize_keras_object(config.pop("encoder")), **config)
+
+    def fit(model, epochs):
+        # A float, since Keras' callbacks set it; a schedule is trained in the tests of the optimizer.
+        return model.fit(inputs, labels_of(inputs), batch_size=16, epochs=epochs, shuffle=False, verbose=0).history
+
+    model = Users()
+    model.compile(ReleaseOptimizer(5e-3, exclude_from_layer_adaptation=[".*"], bias_correction=True),
+                  SparseCrossEntropy(from_logits=True))
+    before = [variable.numpy() for variable in model.encoder.weights]
+    losses = fit(model, 12)["loss"]
+    assert losses[-1] < 0.5 * losses[0]
+    assert not any(np.array_equal(*pair) for pair in zip(before, model.encoder.weights))
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again(inputs), model(inputs))
+    assert fit(again, 1)["loss"] == fit(model, 1)["loss"]
 
 
 @pytest.mark.parametrize("texts", [["a text"], np.array(["a text"]), lambda: tf.constant(["a text"])])
