@@ -167,7 +167,7 @@ def start_xla() -> None:
 @functools.cache
 def drop_messages_of_libraries() -> None:
     """Drops the messages below ERROR that TensorFlow and Keras log through absl, except with --verbosity=1."""
-    specs = filter(None, map(importlib.util.find_spec, ("tensorflow", "keras", "tf_keras")))
+    specs = filter(None, map(importlib.util.find_spec, ("tensorflow", "keras")))
     folders = tuple(os.path.dirname(spec.origin) + os.sep for spec in specs if spec.origin)
     logging.get_absl_logger().addFilter(
         lambda record: record.levelno >= python_logging.ERROR or logging.get_verbosity() >= logging.DEBUG

@@ -76,7 +76,7 @@ for name in sys.argv[1:]:
                 app.run_command(name)
             except SystemExit as end:
                 status = end.code
-        imported = {"tensorflow", "keras", "tf_keras", "tensorflow_text"}.intersection(sys.modules)
+        imported = {"tensorflow", "keras", "tensorflow_text"}.intersection(sys.modules)
         os.write(1, (json.dumps([name, flag, status, printed.getvalue(), sorted(imported)]) + "\\n").encode())
         os._exit(0)
 """

@@ -190,7 +190,7 @@ import sys
 
 class NotInstalled:
     def find_spec(self, name, path=None, target=None):
-        if name in ("tensorflow", "tf_keras", "keras", "tqdm", "filelock", "scipy", "safetensors", "yaml", "jinja2"):
+        if name in ("tensorflow", "keras", "tqdm", "filelock", "scipy", "safetensors", "yaml", "jinja2"):
             raise ModuleNotFoundError(name, name=name)
 
 sys.meta_path.insert(0, NotInstalled())

@@ -290,7 +290,7 @@ import json, sys
 
 class NotInstalled:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("tensorflow", "tensorflow_text", "tf_keras", "keras"):
+        if name.partition(".")[0] in ("tensorflow", "tensorflow_text", "keras"):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, NotInstalled())
