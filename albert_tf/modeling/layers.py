@@ -5,9 +5,9 @@ Every variable has its name in the release's checkpoints ("bert/pooler/dense/ker
 
 from __future__ import annotations
 
-import functools
 import contextlib
 import contextvars
+import functools
 from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import tensorflow as tf
