@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -143,7 +144,7 @@ def test_a_checkpoint_with_values_that_are_not_finite_is_passed_over_by_name(run
     checkpoints.save(15)
     trainer, checkpoints = new_run(run)
     assert checkpoints.restore_latest() == 10
-    assert "model.ckpt-15 cannot be used: 1,000 of the 1,000 values of w" in caplog.text
+    assert re.search(r"model.ckpt-15 cannot be used: 1,000 of the 1,000 values of (one_variable_?\d*/)?w", caplog.text)
     np.testing.assert_array_equal(of_the_run(trainer), of_the_run(new_run_at(run, 10)[0]))
 
 

@@ -123,7 +123,7 @@ def gradients_at_once(trainer, batch, count):
         denominators = trainer.objective.loss_denominators(batch)
         loss, _ = trainer.objective.loss(dict(sentence_embedding=vectors), batch, denominators)
     return [tf.convert_to_tensor(gradient) for gradient in tape.gradient(
-        loss, trainer.model.trainable_variables, unconnected_gradients="zero")], loss
+        loss, list(map(keras.tf_variable, trainer.model.trainable_variables)), unconnected_gradients="zero")], loss
 
 
 @pytest.mark.parametrize("dropout, count, options", [
