@@ -124,8 +124,7 @@ def from_weights(options: Options, name: str, path: str) -> ServedModel:
 
     source = open_model(path)
     config = source.config
-    if options.num_layers is not None:
-        source = first_layers(source, options.num_layers)
+    source = first_layers(source, options.num_layers)
     source = dataclasses.replace(source, vocabulary=source.vocabulary.with_overrides(options.user_vocabulary))
     source.vocabulary.tokenizer(config)  # raises if they belong to different models
     return model_of_source(name, source, options.model, options.top_k, options.truncate_dim, options.prompt_name)

@@ -97,8 +97,7 @@ class Candidates:
         return unshared_config(config) if source.unshare_layers else config
 
     def _open(self, path: str) -> StoredModel:
-        model = open_model(path)
-        model = first_layers(model, self.num_layers) if self.num_layers else model
+        model = first_layers(open_model(path), self.num_layers)
         return unshared(model) if self.source.unshare_layers and path == self.source.init_path else model
 
 
@@ -229,7 +228,7 @@ def choose(source: Source, heads: Collection[str] = (), output_dir: str | None =
     _check_members(members, run if not do_train else None)
     if run:  # which continues, or predicts
         initial = _initial_beside(run, candidates)
-        weights = first_layers(run, num_layers) if num_layers else run
+        weights = first_layers(run, num_layers)
         config = weights.optional_config or candidates.config(initial or run)
         config = config.replace(**source.dropout) if do_train else config
         model = ChosenModel(config, _vocabulary_of_run(run, source, initial), weights.settings, weights, candidates)

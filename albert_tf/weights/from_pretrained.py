@@ -62,10 +62,7 @@ def from_pretrained(
       model = albert_tf.from_pretrained("albert_base_v2", model="pretrainer")
     """
     _check_arguments(model, arguments)  # before anything is read
-    source = open_model(path)
-    if num_layers is not None:
-        source = first_layers(source, num_layers)
-    built, report = build(source, model, config, **arguments)
+    built, report = build(first_layers(open_model(path), num_layers), model, config, **arguments)
     warn_of_random_parts(model, report, path)
     return built
 

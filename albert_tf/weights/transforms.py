@@ -62,8 +62,10 @@ def without_identity(source: StoredModel) -> StoredModel:
         name: tensor for name, tensor in source.tensors.items() if not name.startswith(_MAPPING)})
 
 
-def first_layers(source: StoredModel, num_layers: int) -> StoredModel:
-    """The source of a model of the first layers of another one. Warns if they were not trained for it."""
+def first_layers(source: StoredModel, num_layers: int | None) -> StoredModel:
+    """The source of a model of the first layers of another one (None: all). Warns if they were not trained for it."""
+    if num_layers is None:
+        return source
     config, depths = source.config, source.settings.of_class(SentenceEncoderSettings).distillation_depths
     Bounds(1, config.num_hidden_layers).check("num_layers", num_layers)
     if num_layers == config.num_hidden_layers:
