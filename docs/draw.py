@@ -31,7 +31,7 @@ class Drawing:
     """The elements of an SVG of a width and height, in pixels."""
 
     def __init__(self, width: int, height: int, description: str):
-        self._size, self._description, self._elements = (width, height), description, [""]
+        self._size, self._description, self._elements = (width, height), description, list[str]()
 
     def add(self, element: str, content: str = "", **attributes: object) -> None:
         """Adds an element. `cls` is its class; "_" in the name of an attribute means "-"."""
@@ -61,7 +61,7 @@ class Drawing:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
             f'role="img">', f"<title>{html.escape(self._description)}</title>", f"<style>{STYLE}</style>",
             '<marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-            '<path d="M0 0L8 4L0 8z" class="unclear"/></marker>', *self._elements[1:], "</svg>", ""])
+            '<path d="M0 0L8 4L0 8z" class="unclear"/></marker>', *self._elements, "</svg>", ""])
 
 
 def rows_of(name: str) -> list[dict[str, str]]:

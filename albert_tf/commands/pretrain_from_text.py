@@ -193,11 +193,11 @@ def read_recipe(recipe: str) -> tuple[dict[str, AlbertConfig], dict[str, Run]]:
 
 def report(flags: dict) -> None:
     """Prints how well a run fills the masks of its first evaluation set, and how well piece frequencies would."""
-    from albert_tf.pretraining.objective import PretrainingObjective
+    from albert_tf.pretraining.pretrain import PretrainingTask
     from albert_tf.pretraining.reading import frequency_baseline, lengths_of_records, open_records
     from albert_tf.training.evaluation import best_of, read_history
 
-    directory, metric = flags["output_dir"], PretrainingObjective.best_metric
+    directory, metric = flags["output_dir"], PretrainingTask.best_metric
     best = best_of(read_history(directory, metric), metric)
     if best is None:
         return

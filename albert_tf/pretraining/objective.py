@@ -16,8 +16,6 @@ from albert_tf.training.objective import Batch, Objective, Tensors
 class PretrainingObjective(Objective):
     """Masked LM and sentence order. pretraining/reading.py makes the batches."""
 
-    best_metric = "masked_lm_accuracy"
-
     def __init__(self, model: AlbertPretrainer, has_sentence_loss: bool = True):
         super().__init__(model)
         self._has_sentence_loss = has_sentence_loss
