@@ -131,8 +131,8 @@ def run(task: Task, directory: str, seed: int, dev_sets: Sequence[EvaluationData
     """
     strategy, training = task.strategy, dataclasses.replace(task.training, random_seed=seed)
     writes = is_chief(strategy)
-    make_directory(directory)
     data = task.training_data(seed)
+    make_directory(directory)
     keras.utils.set_random_seed(seed)
     with strategy.scope():
         objective, report = task.chosen.build_objective(task.training_objective, directory, task.init_from_group0)
