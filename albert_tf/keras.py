@@ -17,6 +17,7 @@ from albert_tf.utils.imports import quietly
 _OLDEST_KERAS_3 = (3, 15)
 
 
+@functools.cache
 def is_keras_3() -> bool:
     """Whether Keras is Keras 3."""
     return _version(_keras()) >= (3,)
