@@ -181,8 +181,8 @@ def test_steps_evaluations_and_answers_on_four_devices_are_those_of_tensorflow(r
     runs.run(name, found, devices=4, runtime="jax", shard_weights=name in ("head alone", "RACE"))
     assert_close(runs.end_of(found), runs.end_of(expected))
     assert_close(curves_of(runs.folder / found), curves_of(runs.folder / expected))
-    # Correlations of a few cosines multiply the differences of the weights.
-    assert_same_files(runs.files_of(found), runs.files_of(expected), 1e-4 if "vectors" in name else 1e-5)
+    # A correlation of few cosines multiplies the differences of the weights: 2.7e-5 on one processor.
+    assert_same_files(runs.files_of(found), runs.files_of(expected), 5e-5 if name == "taught vectors" else 1e-5)
 
 
 def test_a_run_that_is_killed_at_random_and_resumed_is_bit_equal_to_an_undisturbed_one(runs):
