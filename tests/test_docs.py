@@ -39,7 +39,7 @@ def test_each_option_of_a_command_is_named_on_a_page(command):
 
 
 def test_the_map_of_the_releases_modules_names_ours_as_they_are():
-    section = PAGES["docs/checkpoints.md"].text.partition("\n### Modules\n")[2].partition("\n### ")[0]
+    section = PAGES["docs/migration.md"].text.partition("\n### Modules\n")[2].partition("\n### ")[0]
     ours = set(re.findall(r"`(albert_tf[\w.]*)`", section))
     assert len(ours) > 20
     for name in ours:

@@ -155,7 +155,7 @@ DIFFERENT = {
 
 @pytest.mark.parametrize("script", RELEASE)
 def test_the_flags_that_the_page_does_not_list_have_the_releases_defaults(script):
-    page = (REPOSITORY / "docs/checkpoints.md").read_text("utf-8")
+    page = (REPOSITORY / "docs/migration.md").read_text("utf-8")
     table = page.partition(f"\n`{script}.py`:\n\n")[2].partition("\n\n")[0]
     rows = [line.split(" | ")[0] for line in table.splitlines()[2:]]
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == DIFFERENT.get(script, set())
