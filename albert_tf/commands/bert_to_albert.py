@@ -37,7 +37,7 @@ class Options(FirstLayers, Sharing):
         "result (model)."]
     teacher_vectors: Annotated[
         str | None, "Path of vectors of the lines or rows of --text by any other model, which the result learns "
-        "instead of the BERT's: as in run_sentence_embeddings. Default: the BERT's vectors are computed."] = None
+        "instead of the vectors of the BERT. Formats as in run_sentence_embeddings."] = None
     replaced_words: Annotated[
         float | None, Range(0.0, 1.0), "Fraction, from 0 to 1, of the words of every second line of --text that are "
         "replaced by random words of the BERT's vocabulary. So the model also learns words that are not in the text. "
@@ -50,13 +50,13 @@ class Options(FirstLayers, Sharing):
         "scored, and the result is the last step."] = None
     max_seq_length: Annotated[
         int | None, bounds.ROW_LENGTH, "Largest number of tokens of a text, during the training and afterwards. "
-        "Default: the BERT's, or 128 if it stores none."] = None
+        "Default: the number of the BERT, or 128 if it stores none."] = None
     train_batch_size: Annotated[int, bounds.BATCH_SIZE, "Number of texts in a training step."] = 128
     num_train_epochs: Annotated[float, Range(0.0), "Number of passes over the text."] = 4.0
     learning_rate: Annotated[float, Range(0.0), "The peak learning rate, after the warm-up."] = 0.0015
     distillation_depths: Annotated[
         tuple[int, ...], bounds.LAYERS, "Comma-separated numbers of layers, such as 2,3,4: the first 2, 3 and 4 layers "
-        "also learn the vectors, each as a model. Default: only the whole model does."] = ()
+        "also learn the vectors, each as a model. Default: only the whole model learns them."] = ()
     random_seed: Annotated[int, bounds.SEED, "Seed of the order of the texts and of the replaced words."] = 12345
     runtime: Annotated[str, OneOf(RUNTIMES), "Runtime of the training, as in run_sentence_embeddings."] = "tensorflow"
     precision: Annotated[

@@ -46,7 +46,7 @@ class Options(VocabularySource, VectorSize, Prompt, FirstLayers):
         "have. Default: inferred from the names of the variables."] = None
     host: Annotated[
         str, "Address to listen on. The default accepts connections from this machine only. There is no password: "
-        "whoever reaches another address can use the models."] = "127.0.0.1"
+        "on another address, every machine that can connect to it can use the models."] = "127.0.0.1"
     port: Annotated[int, bounds.Bounds(0, 65_535), "Port to listen on. 0: any free port."] = 8501
     top_k: Annotated[int, bounds.CANDIDATES, "Number of pieces to show for each mask."] = 5
     predict_batch_size: Annotated[int, bounds.BATCH_SIZE, "Largest number of rows of a batch."] = 16

@@ -84,8 +84,8 @@ class FineTuningConfig(SavedModelExport, FirstLayers, group="Runs"):
         "task), or the path of a JSON file of flags. Flags of the command line take precedence."] = None
     do_train: Annotated[bool, "Whether to train."] = False
     do_eval: Annotated[
-        bool, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved, and before the "
-        "first step, as step 0, initial weights that can do the task already. Without it, the checkpoints of all runs "
+        bool, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved, and initial "
+        "weights that can do the task already are evaluated first, as step 0. Without it, the checkpoints of all runs "
         "in --output_dir are evaluated, or --init_checkpoint if there are none."] = False
     do_predict: Annotated[
         bool, "Whether to predict, with the best run in --output_dir (its best checkpoint, or its latest one if it was "

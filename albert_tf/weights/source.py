@@ -80,10 +80,10 @@ class TrainedSource(Source, group="Model"):
 
     hidden_dropout_prob: Annotated[
         float | None, "Dropout rate, from 0 to 1, of the embeddings and of each layer's outputs in training. Default: "
-        "the config's."] = None
+        "the rate in the config."] = None
     attention_probs_dropout_prob: Annotated[
         float | None, "Dropout rate, from 0 to 1, of the attention probabilities in training. Default: the "
-        "config's."] = None
+        "rate in the config."] = None
     unshare_layers: Annotated[
         bool, "Whether to give each layer a copy of the weights that layers share. The outputs are the same at the "
         "start; training then changes each copy separately."] = False

@@ -23,7 +23,7 @@ class ScoreDistillation(Distillation, group="Teacher"):
 
     teacher_scores: Annotated[
         str | None, "Path of the scores of the training examples by any model, instead of --teacher_checkpoint: row i "
-        "has example i's logit for each label, before softmax or sigmoid; of a regression its score. An .npy file with "
+        "has the logits of example i (before softmax or sigmoid), or its score in a regression. An .npy file with "
         "an array of floating-point numbers, a .safetensors file with one array, or a .parquet file with one column, "
         "or one column of lists."] = None
 
@@ -63,8 +63,8 @@ class ClassifierConfig(FineTuningConfig):
         "labels are optional."] = None
     excel_separator: Annotated[
         str | None, OneOf([",", ";"]), "Write the predictions (.csv) for Excel: with a byte-order mark and this "
-        "separator, \";\" in languages with a decimal comma, which numbers then have. Default: a plain CSV "
-        "file."] = None
+        "separator. With \";\", for languages with a decimal comma, numbers have a decimal comma too. Default: a "
+        "plain CSV file."] = None
     threshold_to_export: Annotated[
         float | None, "A number that the exported SavedModel returns with its predictions, for clients that compare "
         "probabilities with it. Default: none."] = None

@@ -29,7 +29,7 @@ class SquadConfig(FineTuningConfig):
         "is scored if it has answers."] = None
     squad_version: Annotated[
         str | None, OneOf(VERSIONS), "SQuAD version, which sets the head, the loss and the scores. Default: the "
-        "version of the files, or for --ask and --export_dir the weights' version."] = None
+        "version of the files, or for --ask and --export_dir the version of the weights."] = None
     train_feature_file: Annotated[
         str | None, "Path of the cached training features. Default: a file in --cached_dir."] = None
     n_best_size: Annotated[int, bounds.CANDIDATES, "Number of answers per question in nbest_predictions.json."] = 20
