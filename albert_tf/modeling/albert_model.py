@@ -226,7 +226,7 @@ class AlbertModel(ConfiguredModel):
     Call it with a dict of input_ids, input_mask (1 for tokens, 0 for padding) and segment_ids, int32 [batch, seq] each.
     For repeatable dropout in training, add dropout_seed, int32 [2]. For rows of several texts, add text_starts, int32
     [batch, texts + 1]: the index of each text's first token, then, once or more, the index of the first padding. A
-    token attends to its own text alone. Positions begin with 0 in each text, so rows can be longer than
+    token attends to the tokens of its text alone. Positions begin with 0 in each text, so rows can be longer than
     max_position_embeddings. The result is a dict::
 
       pooled_output            [batch, H]; with text_starts [batch * texts, H]

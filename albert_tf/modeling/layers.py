@@ -21,7 +21,7 @@ def release_name(variable: tf.Variable) -> str:
     return variable.name.split(":")[0]
 
 
-# By name and shape of a variable, a function of (shape, dtype) that returns its value; None for the layer's own.
+# By name and shape of a variable, a function of (shape, dtype) that returns its value; None: the layer initializes it.
 InitializerOf = Callable[[str, Sequence[int]], Callable[..., tf.Tensor] | None]
 _initializer_of: contextvars.ContextVar[InitializerOf] = contextvars.ContextVar(
     "initializer_of", default=lambda name, shape: None)

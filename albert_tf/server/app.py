@@ -345,8 +345,8 @@ class _Connection(H11Protocol):
     """A connection. It is closed if the server waits for its client for longer than timeout_keep_alive.
 
     The server waits for a whole request, the first one too, or for the client to read an answer, for which it has as
-    long again for each MB. uvicorn has a deadline only between two requests, which a single byte ends. A new connection
-    beyond the limit takes the place of the one that is oldest among those without a request.
+    long again for each MB. uvicorn has a deadline only between two requests, which a single byte ends. For a new
+    connection beyond the limit, the server closes the oldest one that has no request.
     """
 
     _deadline: asyncio.TimerHandle | None = None

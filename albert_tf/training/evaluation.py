@@ -238,7 +238,7 @@ def write_summary(directory: str, runs: Iterable[str], best_metric: str) -> None
     statistics_of = {}
     for name, values in values_of.items():
         deviation = 0.0 if len(values) == 1 else statistics.stdev(values) if math.isfinite(sum(values)) else math.nan
-        # NumPy's, which are NaN if a value is: those of the standard library depend on its place then.
+        # NumPy returns NaN if a value is NaN; the result of the standard library would depend on the order.
         statistics_of[name] = dict(median=float(np.median(values)), lowest=float(np.min(values)),
                                    highest=float(np.max(values)), standard_deviation=deviation)
     for name in logged_names(statistics_of):

@@ -199,7 +199,7 @@ def move_back(path: str, new_path: str) -> None:
 
 
 def replace_files(earlier: Iterable[str], new: Mapping[str, str], temporary: str, undo: contextlib.ExitStack) -> None:
-    """Moves earlier files to the temporary folder, and new files from their temporary paths to their places.
+    """Moves earlier files to the temporary folder, and new files from their temporary paths to their final ones.
 
     The files in _LAST are moved away first and appear last. `undo` gets what puts all files back.
     """

@@ -32,7 +32,7 @@ _MAGIC, _VERSION, _ZIP = 0x1950A86A20F9469CFC6C, 1001, b"PK\x03\x04"
 TYPES = {f"torch {name}Storage": np.dtype(dtype) for name, dtype in dict(
     Double="<f8", Float="<f4", Half="<f2", BFloat16=ml_dtypes.bfloat16, Long="<i8", Int="<i4", Short="<i2", Char="i1",
     Byte="u1", Bool="?").items()}
-# Instructions: values that a pickle has, and values that have instructions of their own.
+# Instructions: values that a pickle has, and values that have special instructions.
 _VALUES = ("BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT")
 _MAKERS: dict[str, Callable[[], Any]] = dict(NONE=lambda: None, NEWTRUE=lambda: True, NEWFALSE=lambda: False,
                                              EMPTY_TUPLE=tuple, EMPTY_LIST=list, EMPTY_DICT=dict)

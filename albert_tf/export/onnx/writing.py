@@ -91,7 +91,7 @@ def check_no_other_model(
 ) -> None:
     """Raises ValueError if write_companions would change what weights or other ONNX files in the folder need.
 
-    To the folder of `source`, the model's own weights, it may add settings that are not stored there.
+    To the folder of `source`, the weights of the model, it may add settings that are not stored there.
     """
     check_no_run(folder)
     names = sorted(name for name in names_in(folder) if name not in replaced)

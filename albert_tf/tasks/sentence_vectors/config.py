@@ -55,7 +55,7 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
         "(docs/fine_tuning.md shows one)."] = None
     best_score: Annotated[float, Range(1e-6), "The task's highest score, which corresponds to a cosine of 1."] = 5.0
     temperature: Annotated[
-        float, Range(1e-6), "Softmax temperature of the objectives pairs and simcse: the cosines are divided by it."] = 0.05
+        float, Range(1e-6), "Softmax temperature of the objectives pairs and simcse: cosines are divided by it."] = 0.05
     whole_batch_negatives: Annotated[
         bool, "Whether the objectives pairs and simcse compare the texts of all micro-batches "
         "(--gradient_accumulation_steps), as if the batch were computed at once. It needs only a micro-batch's memory, "

@@ -74,7 +74,7 @@ class DatasetSummary(NamedTuple):
 class SquadFile(NamedTuple):
     """A SQuAD file: the digest of its bytes, its "data" list and a summary of the list.
 
-    Rows are made to such a list; `places` has the place of each row, for error messages.
+    Rows are made to such a list; `places` has the file and line of each row, for error messages.
     """
 
     path: str
@@ -104,7 +104,7 @@ def read_squad_file(path: str) -> SquadFile:
 
 
 def _rows(path: str, root: Any) -> list[tuple[str, Any]] | None:
-    """The rows of a JSON value, or of JSON lines or Parquet if it is None, each with its place; None for other JSON."""
+    """The rows of a JSON value, or of the file's lines if it is None, as (where it is, row); None for other JSON."""
     if root is None:
         return [(f"{path} line {line}", row) for line, row in read_objects(path)]
     values = root.get("data") if isinstance(root, dict) else root
@@ -123,7 +123,7 @@ def _has_lines(content: bytes) -> bool:
 
 
 def _of_rows(rows: list[tuple[str, Any]]) -> list:
-    """The "data" list of rows, each with its place. If some have no answer, those are impossible (SQuAD 2.0)."""
+    """The "data" list of (where it is in the file, row). If some have no answer, those are impossible (SQuAD 2.0)."""
     paragraphs: list[dict] = []
     questions = []
     for place, row in rows:
@@ -207,7 +207,7 @@ def read_paragraphs(
 def _raw_paragraphs(
     path: str, articles: list, places: list[str] | None
 ) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """The context of each paragraph, and its questions, each with its place in the file (for error messages)."""
+    """The context of each paragraph, and its questions, each with where it is in the file (for error messages)."""
     rows = iter(places or ())
     for a, article in enumerate(articles):
         for i, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}: data[{a}]")):

@@ -121,7 +121,7 @@ def _tensors(model: keras.Model, head: Head, model_type: str) -> dict[str, np.nd
     tensors, names = {}, NAMES[model_type]
     for variable in model.weights:
         name = release_name(variable)
-        if name.startswith("cls/vectors/"):  # in a folder of its own
+        if name.startswith("cls/vectors/"):  # in a separate folder
             continue
         value, key = variable.numpy(), names.theirs(name)
         if key is None:
