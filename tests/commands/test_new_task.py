@@ -1,23 +1,20 @@
-"""The task of CONTRIBUTING.md, which is one file, is trained, evaluated, predicted and exported."""
+"""The task in one file of examples/ is trained, evaluated, predicted and exported."""
 
 import json
-import re
 
 import pytest
 import script_process
 
 
 @pytest.mark.long
-def test_the_file_in_contributing_is_a_whole_command(tmp_path):
-    page = (script_process.REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    (tmp_path / "shares.py").write_text(re.search(r"```python shares.py\n(.*?)```", page, re.S)[1])
+def test_a_task_in_one_file_is_a_whole_command(tmp_path):
     texts = [("good", 0.9), ("fine", 0.7), ("dull", 0.2), ("bad", 0.1)]
     (tmp_path / "texts.jsonl").write_text("".join(
         json.dumps(dict(text=f"A {word} book about the sea.", share=share)) + "\n" for word, share in texts * 4))
 
     def run(**flags):
         done = script_process.run(
-            tmp_path / "shares.py", dict(flags, init_checkpoint="albert_tiny_en", max_seq_length=16,
+            script_process.REPOSITORY / "examples/shares.py", dict(flags, init_checkpoint="albert_tiny_en", max_seq_length=16,
                                          output_dir=tmp_path / "out", export_dir=tmp_path / "exported"),
             environment=dict(PYTHONPATH=script_process.REPOSITORY))
         assert done.returncode == 0 and done.stdout == "", (done.stdout, done.stderr)
