@@ -1,7 +1,7 @@
 """A task of your own in one file: predicts the share of readers who like a text.
 
-    python examples/shares.py --train_file=train.jsonl --eval_file=dev.jsonl --init_checkpoint=albert_tiny_en --output_dir=shares \
-        --do_train --do_eval --do_predict
+    python examples/shares.py --train_file=train.jsonl --eval_file=dev.jsonl --init_checkpoint=albert_tiny_en \\
+        --output_dir=shares --do_train --do_eval --do_predict
 
 A line of the files: {"text": "A text.", "share": 0.7}. CONTRIBUTING.md says what else a task of the package has.
 """
@@ -19,13 +19,15 @@ from albert_tf.modeling.classifier import AlbertClassifier
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.fine_tuning import fine_tune
 from albert_tf.tasks.task import Task
-from albert_tf.training.prediction import mean_of
 from albert_tf.training.objective import Objective
+from albert_tf.training.prediction import mean_of
 from albert_tf.utils.outputs import write_text
 from albert_tf.utils.processes import command_line
 
 
 class ShareObjective(Objective):
+    """The cross entropy of the share, and its prediction."""
+
     def loss(self, outputs, batch, denominators):
         losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["label_ids"], outputs["logits"][:, 0])  # [batch]
         return tf.reduce_sum(losses) / denominators["examples"], {}
@@ -36,6 +38,8 @@ class ShareObjective(Objective):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SharesConfig(FineTuningConfig):
+    """The flags, beside those of every command that fine-tunes."""
+
     LONGEST: ClassVar[int] = 128
 
     train_file: Annotated[str | None, "Path of the training texts."] = None
@@ -47,6 +51,8 @@ class SharesConfig(FineTuningConfig):
 
 
 class Shares(Task):
+    """Texts with shares, how good the predictions are, and the file of predictions."""
+
     HEADS = ("classifier",)
     best_metric = "correlation"
 

@@ -14,8 +14,9 @@ def test_a_task_in_one_file_is_a_whole_command(tmp_path):
 
     def run(**flags):
         done = script_process.run(
-            script_process.REPOSITORY / "examples/shares.py", dict(flags, init_checkpoint="albert_tiny_en", max_seq_length=16,
-                                         output_dir=tmp_path / "out", export_dir=tmp_path / "exported"),
+            script_process.REPOSITORY / "examples/shares.py",
+            dict(flags, init_checkpoint="albert_tiny_en", max_seq_length=16, output_dir=tmp_path / "out",
+                 export_dir=tmp_path / "exported"),
             environment=dict(PYTHONPATH=script_process.REPOSITORY))
         assert done.returncode == 0 and done.stdout == "", (done.stdout, done.stderr)
 
