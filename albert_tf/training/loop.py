@@ -69,7 +69,7 @@ class Task(abc.ABC):
       evaluated_on: the names of the dev sets' files, for the model card.
       recipe: the name of the recipe that the options come from.
       reports_best: whether eval_results.txt has a run's best results in the end, and not its latest ones.
-      stored_results: for each result that a run stores in its settings, the name of the setting.
+      stored_results: the results that a run stores as settings of the same name.
       init_from_group0: whether all groups of layers start from group 0 of the initial weights.
     """
 
@@ -79,7 +79,7 @@ class Task(abc.ABC):
     evaluated_on = ""
     recipe: str | None = None
     reports_best = True
-    stored_results: Mapping[str, str] = MappingProxyType({})
+    stored_results: Sequence[str] = ()
     init_from_group0 = False
 
     def __init__(self, chosen: ChosenModel, strategy: tf.distribute.Strategy, training: Training, devices: Devices):
@@ -179,7 +179,7 @@ def finish(task: Task, directory: str, evaluator: Evaluator) -> None:
 
 def store_results(task: Task, directory: str, results: Mapping[str, float]) -> None:
     """Stores the results of a run that its exports need (Task.stored_results) in its settings."""
-    values = {setting: results[name] for name, setting in task.stored_results.items() if name in results}
+    values = {name: results[name] for name in task.stored_results if name in results}
     if values:
         write_settings(settings_in(directory).replaced(**values), task.config, directory)
 

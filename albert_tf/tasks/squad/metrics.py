@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from albert_tf.tasks.squad.answers import Answer
 
 BEST_METRIC, BEST_CHARACTER_METRIC = "f1", "f1_characters"
-STORED_THRESHOLD = "stored_threshold"  # a score: the threshold that a run stores for texts without a right answer
+THRESHOLD = "null_score_diff_threshold"  # a score, which a run stores for texts without a right answer
 PREDICTIONS, N_BEST, NULL_ODDS = "predictions.json", "nbest_predictions.json", "null_odds.json"
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -253,30 +253,26 @@ class Results:
         """The official scores with a threshold; None for the threshold with the best F1. SQuAD 1.1 has none.
 
         For 2.0 they are null_score_diff_threshold (the threshold); evaluate_v2's scores of the predictions with that
-        threshold; best_exact, best_f1 and their thresholds; stored_threshold, which is the user's or answers the same
-        questions and is no null score, so that an export's rounding changes no answer; and the scores for both ways to
-        compare with the threshold: the release's "<" (exact_below, f1_below) and the intended "<=" (exact_up_to,
-        f1_up_to).
+        threshold; best_exact, best_f1 and their thresholds; and the scores for both ways to compare with the best
+        threshold: the release's "<" (exact_below, f1_below) and the intended "<=" (exact_up_to, f1_up_to). Unless
+        release_compatible, null_score_diff_threshold is the middle of the null scores on both sides of the one with the
+        best F1: it answers the same questions, and the rounding of an export changes no answer.
         """
         if self._version == "1.1":
             return evaluate_v1(dataset, self._texts)
         scores = evaluate_v2(dataset, self._texts, self.null_odds)
-        stored, threshold = threshold, self._threshold(scores) if threshold is None else threshold
+        requested, threshold = threshold, self._threshold(scores) if threshold is None else threshold
         up_to = evaluate_v2(dataset, self.predictions(threshold, excluded=False))
         # The release applies the official script's threshold for probabilities to its null scores, too.
         below = evaluate_v2(dataset, self.predictions(threshold, excluded=True), self.null_odds,
                             na_prob_thresh=1.0 if self._release_compatible else None)
         best = {name: value for name, value in scores.items() if name.startswith("best_")}
-        return dict(below if self._release_compatible else up_to, **best, null_score_diff_threshold=threshold,
-                    exact_below=below["exact"], f1_below=below["f1"], exact_up_to=up_to["exact"], f1_up_to=up_to["f1"],
-                    **{STORED_THRESHOLD: self._between(threshold) if stored is None else stored})
-
-    def _between(self, threshold: float) -> float:
-        """The middle between the null scores on both sides of a threshold."""
-        is_answered = operator.lt if self._release_compatible else operator.le
-        answered = [score for score in self.null_odds.values() if is_answered(score, threshold)]
-        declined = [score for score in self.null_odds.values() if not is_answered(score, threshold)]
-        return (max([threshold - 1.0, *answered]) + min([threshold + 1.0, *declined])) / 2.0
+        if requested is None and not self._release_compatible:
+            answered = [score for score in self.null_odds.values() if score <= threshold]
+            declined = [score for score in self.null_odds.values() if score > threshold]
+            threshold = (max([threshold - 1.0, *answered]) + min([threshold + 1.0, *declined])) / 2.0
+        return dict(below if self._release_compatible else up_to, **best, **{THRESHOLD: threshold},
+                    exact_below=below["exact"], f1_below=below["f1"], exact_up_to=up_to["exact"], f1_up_to=up_to["f1"])
 
     def _threshold(self, scores: Mapping[str, float]) -> float:
         """The threshold with the best F1.

@@ -36,7 +36,7 @@ from albert_tf.tasks.squad.features import (
 from albert_tf.tasks.squad.metrics import (
     BEST_CHARACTER_METRIC,
     BEST_METRIC,
-    STORED_THRESHOLD,
+    THRESHOLD,
     Results,
     character_scores,
     has_spaces,
@@ -181,7 +181,7 @@ class QuestionAnswering(Task):
     options: SquadConfig
     HEADS = ("span", "conditional_span")
     best_metric, unit = BEST_METRIC, "question"
-    stored_results = {STORED_THRESHOLD: "null_score_diff_threshold"}
+    stored_results = (THRESHOLD,)
 
     @classmethod
     def of_dev_file(cls, model: keras.Model, options: Scoring, setup: Setup) -> Self:
@@ -264,7 +264,7 @@ class QuestionAnswering(Task):
     def _scores(self, dataset: list, results: Results) -> dict[str, float]:
         scores = results.scores(dataset, self.options.null_score_diff_threshold)
         if self.options.count_characters:
-            predictions = results.predictions(scores.get("null_score_diff_threshold"))
+            predictions = results.predictions(scores.get(THRESHOLD))
             scores.update(character_scores(dataset, predictions))
         return scores
 
@@ -280,7 +280,7 @@ class QuestionAnswering(Task):
                 write_results(options.output_dir, dict(scores, global_step=checkpoint.step))
                 if checkpoint.run:
                     store_results(self, checkpoint.run, scores)
-            threshold = scores.get("null_score_diff_threshold")
+            threshold = scores.get(THRESHOLD)
         else:
             threshold = self._threshold(checkpoint)
         write_predictions(options.output_dir, results, 0.0 if threshold is None else threshold)
