@@ -69,8 +69,9 @@ class PretrainingConfig(Config):
         "have less padding, but each token is compared with its whole row. 0: each example is a row."] = 0
     do_train: Annotated[bool, "Whether to train."] = True
     do_eval: Annotated[
-        bool, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved. Without it, the "
-        "checkpoints in --output_dir are evaluated, or --init_checkpoint if there are none."] = False
+        bool, "Whether to evaluate. With --do_train, each checkpoint is evaluated when it is saved, and initial "
+        "weights with the heads of pre-training first, as step 0. Without it, the checkpoints in --output_dir are "
+        "evaluated, or --init_checkpoint if there are none."] = False
     eval_batch_size: Annotated[
         int, bounds.BATCH_SIZE, "Number of examples in an evaluation step, summed over all devices."] = 64
     max_eval_steps: Annotated[
