@@ -1,5 +1,6 @@
 """Sphinx: the pages of this folder, and an API reference made from the docstrings. `make docs` builds it."""
 
+import ast
 import pathlib
 import re
 
@@ -24,3 +25,18 @@ add_module_names = False
 autoapi_python_class_content = "both"
 napoleon_google_docstring = True
 napoleon_use_ivar = True  # attributes as fields of their class: properties are documented by themselves
+
+
+def describe_settings(app):
+    """Shows the fields of settings, Annotated[type, limits, "text"], with their type and their text."""
+    for settings in ast.parse((_PACKAGE / "modeling/settings.py").read_text(encoding="utf-8")).body:
+        for field in settings.body if isinstance(settings, ast.ClassDef) else ():
+            if isinstance(field, ast.AnnAssign) and ast.unparse(field.annotation).startswith("Annotated["):
+                kind, *_, text = field.annotation.slice.elts
+                shown = app.env.autoapi_all_objects[f"albert_tf.modeling.settings.{settings.name}.{field.target.id}"]
+                shown.annotation, shown.docstring = ast.unparse(kind), ast.literal_eval(text)
+
+
+def setup(app):
+    """Runs describe_settings when autoapi has read the package."""
+    app.connect("builder-inited", describe_settings, priority=900)

@@ -277,7 +277,7 @@ class AlbertModel(ConfiguredModel):
         return {name: value for name, value in self.head_outputs(outputs).items() if name not in left_out}
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs above, from a dict of inputs as above. `training` turns dropout on."""
         return self.encode(inputs, dropouts(inputs, training))
 
     def encode(self, inputs: Mapping[str, tf.Tensor], dropouts: Dropouts) -> dict[str, Any]:

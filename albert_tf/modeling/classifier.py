@@ -47,6 +47,11 @@ class AlbertClassifier(ConfiguredModel):
     Raises:
       ValueError: window_pooling or activation_fn is unknown, or the number of label_names or thresholds is not
         num_labels.
+
+    Example::
+
+      model = AlbertClassifier(AlbertConfig.preset("albert_base_v2"), num_labels=2, label_names=("bad", "good"))
+      logits = model(dict(input_ids=ids, input_mask=mask, segment_ids=segments))["logits"]  # [batch, 2]
     """
 
     uses_pooler = True
@@ -73,7 +78,7 @@ class AlbertClassifier(ConfiguredModel):
         return self.num_labels == 1 and not self.settings.multi_label
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs of AlbertModel, and logits, [batch, num_labels]. `training` turns dropout on."""
         dropout = dropouts(inputs, training)
         rows, windows = as_rows(inputs, "windows")
         outputs = self.albert.encode(rows, dropout)
@@ -112,7 +117,7 @@ class AlbertTokenClassifier(ConfiguredModel):
         self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs of AlbertModel, and logits, [batch, seq, num_labels]. `training` turns dropout on."""
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(inputs, dropout)
         logits = self.classifier(dropout(outputs["sequence_output"], self.classifier_dropout_prob))
@@ -156,7 +161,7 @@ class AlbertMultipleChoice(ConfiguredModel):
                 for name in ENCODER_INPUTS}
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs of AlbertModel, and logits, [batch, choices]. `training` turns dropout on."""
         dropout = dropouts(inputs, training)
         rows, choices = self._rows(inputs)
         outputs = self.albert.encode(rows, dropout)

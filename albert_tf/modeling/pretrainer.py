@@ -74,7 +74,7 @@ class AlbertPretrainer(MaskedLmModel):
         self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs of AlbertModel, mlm_logits and sop_logits. `training` turns dropout on."""
         positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
         mlm_logits = self.masked_lm(outputs["sequence_output"], positions, self.albert.embeddings.weights_for_step(),
@@ -111,7 +111,7 @@ class AlbertPhonemePretrainer(MaskedLmModel):
         self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs of AlbertModel, and mlm_logits. `training` turns dropout on."""
         positions, = required(inputs, ("masked_lm_positions",), "[batch, predictions]")
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
         gathered = tf.gather(outputs["sequence_output"], positions, batch_dims=1)  # [batch, predictions, H]

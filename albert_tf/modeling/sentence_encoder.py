@@ -65,7 +65,7 @@ class AlbertSentenceEncoder(ConfiguredModel):
         return normalized(vectors) if self.settings.normalize else vectors
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs of AlbertModel, and sentence_embedding. `training` turns dropout on."""
         rows, texts = as_rows(inputs, "texts")
         outputs = self.albert.encode(rows, dropouts(inputs, training))
         vectors = self.vectors(outputs, rows["input_mask"])

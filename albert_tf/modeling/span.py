@@ -36,7 +36,7 @@ class AlbertSpan(ConfiguredModel):
         self.built = True
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs of AlbertModel, and start_logits and end_logits, [batch, seq]. `training` turns dropout on."""
         outputs = self.albert.encode(inputs, dropouts(inputs, training))
         start, end = tf.unstack(self.span(outputs["sequence_output"]), axis=-1)  # [batch, seq] each
         return dict(outputs, start_logits=start, end_logits=end)
@@ -109,7 +109,7 @@ class AlbertConditionalSpan(ConfiguredModel):
         return dict(super().input_specs(batch_size, seq_length), p_mask=p_mask)
 
     def call(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
-        """The outputs that the class describes."""
+        """The outputs of AlbertModel and of the head: of given starts, or of the beam. `training` turns dropout on."""
         _, p_mask = required(inputs, ("input_ids", "p_mask"), "[batch, seq]")
         dropout = dropouts(inputs, training)
         outputs = self.albert.encode(inputs, dropout)

@@ -21,7 +21,12 @@ MASK = "[MASK]"
 
 
 class Filling(NamedTuple):
-    """A piece of the vocabulary and its probability at the mask."""
+    """A piece for a [MASK].
+
+    Attributes:
+      piece: of the vocabulary; "▁" stands for a space before it.
+      probability: of the piece at the mask, from 0 to 1.
+    """
 
     piece: str
     probability: float
@@ -41,6 +46,12 @@ def fill_masks(
     Raises:
       ValueError: the model has no masked-LM head, the tokenizer is not the model's, text is not a string, it has no
         [MASK], or it has more tokens than max_position_embeddings.
+
+    Example::
+
+      model = albert_tf.from_pretrained("albert_tiny_en", model="pretrainer")
+      tokenizer = albert_tf.tokenizer_from_pretrained("albert_tiny_en")
+      albert_tf.fill_masks(model, tokenizer, "She opened the [MASK].")[0][0].piece  # "▁door"
     """
     checked_settings(model, tokenizer, PretrainerSettings)
     if not isinstance(text, str):

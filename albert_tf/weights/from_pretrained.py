@@ -87,6 +87,11 @@ def tokenizer_from_pretrained(path: str) -> FullTokenizer:
 
     Raises:
       ValueError: there are no weights at the path, no vocabulary comes with them, or it has more pieces than the model.
+
+    Example::
+
+      tokenizer = albert_tf.tokenizer_from_pretrained("albert_tiny_en")
+      tokenizer(["A text."])["input_ids"]  # int32 [1, tokens]
     """
     source = open_model(path)
     if not source.vocabulary:

@@ -47,8 +47,11 @@ class OnnxModel:
     AlbertClassifier, a classifier also takes windows, [batch, windows, seq]. Like AlbertMultipleChoice, multiple choice
     takes [batch, choices, seq] or [batch, choices * seq].
 
-    Attributes: path ("" for content that is not in a file), and head, config, settings and vocabulary of the model;
-    num_labels of a classifier or a tagger; beam_width of a conditional span, the smallest number of tokens of a row.
+    Attributes:
+      path: path of the file; "" for content that is not in a file.
+      head, config, settings, vocabulary: of the model that was exported.
+      num_labels: of a classifier or a tagger.
+      beam_width: of a conditional span, the smallest number of tokens of a row.
 
     Raises:
       ValueError: ONNX Runtime is not installed or cannot read the file, export_to_onnx of this version did not write
@@ -94,7 +97,7 @@ class OnnxModel:
         return "float32" if dtype == "float" else dtype
 
     def __call__(self, inputs: Mapping[str, Any], training: bool = False) -> dict[str, np.ndarray]:
-        """The outputs that the class describes."""
+        """The outputs of the head, NumPy arrays by name, for int32 inputs by name, [batch, seq] each."""
         missing = [name for name in self._inputs if name not in inputs]
         if missing:
             raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")

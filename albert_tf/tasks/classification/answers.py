@@ -30,7 +30,12 @@ _BATCH = 32
 
 
 class Label(NamedTuple):
-    """A label and its probability."""
+    """A label of a text.
+
+    Attributes:
+      name: as in label_names of the model's settings; "0", "1", ... without names.
+      probability: from 0 to 1.
+    """
 
     name: str
     probability: float

@@ -36,9 +36,24 @@ def text_vectors(
     model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], batch_size: int = 32,
     prompt_name: str | None = None,
 ) -> np.ndarray:
-    """The vector of each text, float32 [texts, H], by a sentence encoder, Keras or exported; longer texts are cut.
+    """The vector of each text, float32 [texts, vector_size].
 
-    The prompt with this name is put before each text; None: the model's default prompt; "": none.
+    Args:
+      model: an AlbertSentenceEncoder, or an exported one (from_onnx).
+      tokenizer: the model's tokenizer.
+      texts: raw texts. Longer ones than the model's row_length, in tokens, are truncated.
+      batch_size: number of texts that are computed together.
+      prompt_name: name of the prompt that is put before each text; None for the model's default prompt, "" for none.
+
+    Raises:
+      ValueError: the model is not a sentence encoder, the tokenizer is not the model's, or there is no such prompt.
+
+    Example::
+
+      model = albert_tf.from_pretrained("albert_minilm_en", model="sentence_encoder")
+      tokenizer = albert_tf.tokenizer_from_pretrained("albert_minilm_en")
+      first, second = albert_tf.text_vectors(model, tokenizer, ["A quiet day.", "Nothing happened today."])
+      first @ second  # the cosine
     """
     texts = prompted(checked_settings(model, tokenizer, SentenceEncoderSettings), texts, prompt_name)
     read = texts or [""]  # the vector of "" tells how wide vectors are

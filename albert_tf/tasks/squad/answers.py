@@ -212,9 +212,12 @@ _BATCH, _LENGTH_STEP = 16, 64
 class TextAnswer(NamedTuple):
     """The best answer to a question.
 
-    The answer is context[start:end], or "" if there is none. The score is the sum of the scores of start and end of the
-    best span, also if the model declines. The no_answer_score is the logit that there is no answer; None for a model of
-    SQuAD 1.1. The model declines if it is above the model's null_score_diff_threshold.
+    Attributes:
+      answer: context[start:end], or "" if there is none.
+      start, end: positions of characters in the context.
+      score: the sum of the scores of start and end of the best span, also if the model declines.
+      no_answer_score: the logit that there is no answer; None for a model of SQuAD 1.1. The model declines if it is
+        above the null_score_diff_threshold of its settings.
     """
 
     answer: str
