@@ -93,7 +93,8 @@ def main(options: Options) -> None:
         if is_theirs:
             check_no_run(options.output_dir)
             check_export(options.output_dir)
-            separator = selected.vocabulary.tokenizer(model.config).vocab["[SEP]"]
+            tokenizer = selected.vocabulary.tokenizer(model.config)
+            separator = tokenizer.sep_id if tokenizer.special_tokens.second_segment else -1  # no token
         else:
             check_no_other_model(
                 model, options.output_dir, selected.vocabulary, names.values(), selected.weights.path)

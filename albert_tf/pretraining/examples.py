@@ -27,7 +27,7 @@ import numpy as np
 from albert_tf.data.records import serialize
 from albert_tf.pretraining.corpus import Corpus, Part
 from albert_tf.text.lines import check_splitting
-from albert_tf.text.packing import SPECIAL_TOKENS, SpecialTokens
+from albert_tf.text.packing import SPECIAL_TOKENS
 from albert_tf.text.tokenization import FullTokenizer, word_starts
 from albert_tf.utils import bounds
 from albert_tf.utils.bounds import check_finite, check_one_of
@@ -279,7 +279,7 @@ class RecordMaker:
         self._starts_word = word_starts(tokenizer)
         self._segmenter = Segmenter(options.segments, self._starts_word, corpus.random_sentences)
         self._masker = Masker(options.masking, tokenizer.mask_id, len(self._starts_word))
-        self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id
+        self._special_tokens, self._pad_id = tokenizer.special_tokens, tokenizer.pad_id
 
     def records(self, dupe: int, part: Part, statistics: collections.Counter[str]) -> Iterator[tuple[int, bytes]]:
         """The sorting key and the serialized record of each example of a part, in pass `dupe` over the corpus."""

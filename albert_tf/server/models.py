@@ -173,11 +173,12 @@ class _Tokenizer(FullTokenizer):
 
     def __init__(self, tokenizer: FullTokenizer):
         vars(self).update(vars(tokenizer))
+        self._encode_batch = tokenizer.encode_batch
         self._ids_of = functools.lru_cache(maxsize=8)(lambda text: tokenizer.encode_batch([text])[0])
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         """`encode` for several texts at once, int32 [pieces] each."""
-        others = iter(super().encode_batch([text for text in texts if len(text) < _LONG_TEXT]))
+        others = iter(self._encode_batch([text for text in texts if len(text) < _LONG_TEXT]))
         return [next(others) if len(text) < _LONG_TEXT else self._ids_of(text) for text in texts]
 
 

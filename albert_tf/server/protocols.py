@@ -20,6 +20,7 @@ from albert_tf.modeling.vectors import LEAST_LENGTH
 from albert_tf.server.batching import Rows
 from albert_tf.server.requests import PredictRequest, input_arrays, read_object, signature_name
 from albert_tf.server.signatures import TEXT, Columns, EndpointModel, Signature
+from albert_tf.text.packing import SpecialTokens
 
 MAX_ROWS, _MAX_OPENAI_ROWS = 1024, 2048
 EMBEDDING, RERANKER, CLASSIFIER = "embedding", "reranker", "classifier"  # text-embeddings-inference's kinds of models
@@ -221,9 +222,10 @@ def _tokenize(values: _Json, model: EndpointModel) -> Call:
     columns = _columns(model.pieces, dict(text=texts))
     if (size := sum(map(len, texts))) > _MAX_PIECES_OF:
         raise ValueError(f"the texts of a request may have {_MAX_PIECES_OF:,} characters in all. Received: {size:,}")
-    ids = (tokenizer.cls_id, tokenizer.sep_id)
-    first, last = ([dict(id=piece_id, text=piece, special=True, start=None, stop=None)] * values["add_special_tokens"]
-                   for piece_id, piece in zip(ids, tokenizer.convert_ids_to_tokens(list(ids))))
+    special = tokenizer.special_tokens if values["add_special_tokens"] else SpecialTokens()
+    first, last = ([dict(id=piece_id, text=piece, special=True, start=None, stop=None)
+                    for piece_id, piece in zip(ids, tokenizer.convert_ids_to_tokens(ids))]
+                   for ids in (special.first, special.last))
     return Call(model.name, model.pieces, columns, lambda rows: [
         [*first, *(dict(id=piece_id, text=text[start:stop], special=False, start=start, stop=stop)
                    for piece_id, (start, stop) in zip(row["ids"].tolist(), row["offsets"].tolist())), *last]

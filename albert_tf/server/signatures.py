@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple
 import numpy as np
 
 from albert_tf.config import AlbertConfig
-from albert_tf.text.origins import trace_pieces
 
 if TYPE_CHECKING:
     from albert_tf.text.tokenization import FullTokenizer
@@ -74,7 +73,7 @@ class EndpointModel:
     def pieces(self) -> Signature:
         """From text to the ids of its pieces, [pieces], and their offsets, [pieces, 2]."""
         def run(columns: Columns) -> dict[str, np.ndarray]:
-            traced = trace_pieces(self.tokenizer, [text.decode() for text in columns["text"]])
+            traced = self.tokenizer.trace_batch([text.decode() for text in columns["text"]])
             outputs = {name: np.empty(len(traced), object) for name in ("ids", "offsets")}
             for i, each in enumerate(traced):
                 outputs["ids"][i], outputs["offsets"][i] = each.ids, each.offsets

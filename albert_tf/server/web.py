@@ -70,6 +70,9 @@ def page_files(name: str, model: OnnxModel, file: str, has_sentence_order: bool 
 def _settings(model: OnnxModel, tokenizer: FullTokenizer) -> dict[str, Any]:
     """The settings of the model that browser.js reads."""
     head, stored = model.head.name, model.settings
+    if not tokenizer.special_tokens.are_berts:
+        raise ValueError(f"rows of the page are [CLS] text [SEP] text [SEP], and {tokenizer.vocabulary_file} makes "
+                         "others: use serve for this model")
     settings: dict[str, Any] = {key: getattr(tokenizer, key) for key in ("cls_id", "sep_id", "pad_id", "unk_id")}
     settings["row_length"] = model.config.max_position_embeddings if head == "pretrainer" else model.row_length
     if head == "pretrainer":

@@ -20,6 +20,7 @@ from albert_tf.data.feature_table import FeatureCache
 from albert_tf.export.saved_model import with_precision
 from albert_tf.tasks.config import FineTuningConfig
 from albert_tf.tasks.task import Setup, Task, TrainedModels
+from albert_tf.text.graph.tokenization import check_in_graph
 from albert_tf.text.tokenization import warn_of_unknown_pieces
 from albert_tf.training.evaluation import Evaluator, format_results, remove_predicted, write_results, write_summary
 from albert_tf.training.loop import finish, run, training_in
@@ -79,6 +80,8 @@ def prepare(heads: Collection[str], options: FineTuningConfig) -> Setup:
                       options.training.gradient_accumulation_steps)
     max_seq_length = _max_seq_length(options, model)
     tokenizer = model.vocabulary.tokenizer(model.config)
+    if options.export_dir:
+        check_in_graph(tokenizer)
     return Setup(model, strategy, tokenizer, max_seq_length, FeatureCache(tokenizer, options.cache))
 
 

@@ -12,7 +12,7 @@ from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.settings import PredictingModel, PretrainerSettings
 from albert_tf.text.graph.packing import numbers_in_rows, pack_ids
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.packing import SpecialTokens, padded_rows
+from albert_tf.text.packing import padded_rows
 from albert_tf.text.pieces import WORD_START
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.heads import checked_settings
@@ -69,11 +69,11 @@ def fill_texts(
     model: PredictingModel, tokenizer: FullTokenizer, texts: Sequence[str], top_k: int = 5
 ) -> list[list[list[Filling]]]:
     """fill_masks for a batch. A text may have no [MASK], and a text that is too long for the model is truncated."""
-    longest = model.config.max_position_embeddings
+    longest, last = model.config.max_position_embeddings, tokenizer.special_tokens.last
     rows = []
     for text in texts:
         ids = masked_ids(tokenizer, text)
-        rows.append(ids if len(ids) <= longest else [*ids[: longest - 1], tokenizer.sep_id])
+        rows.append(ids if len(ids) <= longest else [*ids[: longest - len(last)], *last])
     return _fillings(model, tokenizer, rows, top_k)
 
 
@@ -107,7 +107,7 @@ def masked_ids(tokenizer: FullTokenizer, text: str) -> list[int]:
         if pieces and not part[0].isspace():
             pieces[:1] = filter(None, [inside_word(tokenizer, pieces[0])])
         ids += tokenizer.convert_tokens_to_ids(pieces)
-    return SpecialTokens(tokenizer).around(ids).tolist()
+    return tokenizer.special_tokens.around(ids).tolist()
 
 
 def inside_word(tokenizer: FullTokenizer, piece: str) -> str:

@@ -39,6 +39,7 @@ class TracedPieces(NamedTuple):
     surface: str  # the joined pieces, with a space at the start of each word
     origins: np.ndarray  # the offset in the original text of each character of `surface`
     forms: list[str] | str  # the normalised form of each single character of the original text
+    spans: np.ndarray | None = None  # the offsets, if a library has computed them
 
     @property
     def offsets(self) -> np.ndarray:
@@ -47,6 +48,8 @@ class TracedPieces(NamedTuple):
         A piece without original characters (an inserted space) has an empty span at the end of the piece before it. If
         the SentencePiece model composes several characters to one (e and an accent), the span has all of them.
         """
+        if self.spans is not None:
+            return self.spans
         offsets, last_end, start = np.zeros([len(self.ids), 2], np.int32), 0, 0
         composed = self._composed()
         for i, length in enumerate(self.lengths):
@@ -70,27 +73,11 @@ class TracedPieces(NamedTuple):
 
 def trace_pieces(tokenizer: Any, texts: list[str]) -> list[TracedPieces]:
     """FullTokenizer.encode_batch with the origin of every character."""
-    if tokenizer.added_tokens:
-        return [_trace_parts(tokenizer, text) for text in texts]
     if tokenizer.sp_model is None:
         return [_trace_word_pieces(tokenizer, text) for text in texts]
     normal = [tokenizer.preprocess(text) for text in texts]
     encoded = tokenizer.sp_model.encode(normal, out_type=str)
     return [_trace_sentence_pieces(tokenizer, *each) for each in zip(texts, normal, encoded)]
-
-
-def _trace_parts(tokenizer: Any, text: str) -> TracedPieces:
-    """The traced pieces of the parts of a text, and its added tokens."""
-    parts = tokenizer.parts(text)
-    traced = [trace_pieces(tokenizer.tokenizer_of_part(text, part), [text[part.start : part.end]])[0]
-              if part.token_id is None else TracedPieces(
-                  np.array([part.token_id], np.int32), np.array([part.end - part.start], np.int32),
-                  text[part.start : part.end], np.arange(part.end - part.start, dtype=np.int32), "") for part in parts]
-    origins = [np.where(each.origins == NOWHERE, NOWHERE, each.origins + part.start)
-               for each, part in zip(traced, parts)]
-    ids, lengths, all_origins = (np.concatenate([np.zeros(0, np.int32), *values]) for values in (
-        [each.ids for each in traced], [each.lengths for each in traced], origins))
-    return TracedPieces(ids, lengths, "".join(each.surface for each in traced), all_origins, forms_of(tokenizer, text))
 
 
 def _trace_sentence_pieces(tokenizer: Any, text: str, normal: str, pieces: list[str]) -> TracedPieces:

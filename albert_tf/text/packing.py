@@ -20,51 +20,69 @@ SPECIAL_TOKENS = 3  # for a pair; a single text has one less
 _SHORTEST_WINDOW = SPECIAL_TOKENS + 2  # a token of each text
 
 
-class SpecialTokens:
-    """Puts [CLS] and [SEP] of a FullTokenizer around ids."""
+class SpecialTokens(NamedTuple):
+    """The special tokens of rows: [CLS] a [SEP] and [CLS] a [SEP] b [SEP], or what a ForeignTokenizer has instead."""
 
-    def __init__(self, tokenizer: Any):
-        self._cls, self._sep = (np.array([token_id], np.int32) for token_id in (tokenizer.cls_id, tokenizer.sep_id))
+    first: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()
+    second_segment: int = 1  # the segment of b and the tokens after it
+
+    @property
+    def single(self) -> int:
+        """The number of special tokens of a row with one text."""
+        return len(self.first) + len(self.last)
+
+    @property
+    def pair(self) -> int:
+        """The number of special tokens of a row with two texts."""
+        return self.single + len(self.between)
+
+    @property
+    def are_berts(self) -> bool:
+        """Whether rows are as BERT's: one token in each place, and the second text has another segment."""
+        return [*map(len, self[:3]), self.second_segment] == [1, 1, 1, 1]
 
     def around(self, ids_a: Ids, ids_b: Ids | None = None) -> np.ndarray:
-        """[CLS] a [SEP] if ids_b is None, else [CLS] a [SEP] b [SEP]: int32 [tokens]."""
-        second = () if ids_b is None else (ids_b, self._sep)
-        return np.concatenate([self._cls, ids_a, self._sep, *second]).astype(np.int32, copy=False)
+        """The row of one text, or of two: int32 [tokens]."""
+        second = () if ids_b is None else (self.between, ids_b)
+        return np.concatenate([self.first, ids_a, *second, self.last]).astype(np.int32, copy=False)
 
 
 class PairPacker:
     """Packs the ids of one or two texts into a row of at most max_seq_length tokens, padded to it if `pad`."""
 
     def __init__(self, tokenizer: Any, max_seq_length: int, pad: bool = True):
-        if max_seq_length <= SPECIAL_TOKENS:
-            raise ValueError(f"max_seq_length must be more than {SPECIAL_TOKENS}. Received: {max_seq_length}")
-        self._special_tokens, self._pad_id = SpecialTokens(tokenizer), tokenizer.pad_id
+        self.special_tokens, self._pad_id = tokenizer.special_tokens, tokenizer.pad_id
+        if max_seq_length <= self.special_tokens.pair:
+            raise ValueError(f"max_seq_length must be more than {self.special_tokens.pair}. Received: {max_seq_length}")
         self.max_seq_length, self._pad = max_seq_length, pad
 
     def lengths(self, length_a: int, length_b: int = 0) -> tuple[int, int]:
         """How many tokens of each text a row keeps. The longer one loses tokens first; b, if both are equally long."""
         if not length_b:
-            return min(length_a, self.max_seq_length - 2), 0
-        most = self.max_seq_length - SPECIAL_TOKENS
+            return min(length_a, self.max_seq_length - self.special_tokens.single), 0
+        most = self.max_seq_length - self.special_tokens.pair
         half = most // 2
         return min(length_a, max(most - length_b, most - half)), min(length_b, max(most - length_a, half))
 
     def pack(self, ids_a: Ids, ids_b: Ids = ()) -> dict[str, list[int]]:
         """A row: input_ids, input_mask (1 up to the last [SEP]) and segment_ids (1 on b and its [SEP])."""
         length_a, length_b = self.lengths(len(ids_a), len(ids_b))
-        ids = self._special_tokens.around(ids_a[:length_a], ids_b[:length_b] if len(ids_b) else None)
-        return self._row(ids.tolist(), first_length=length_a + 2)
+        ids = self.special_tokens.around(ids_a[:length_a], ids_b[:length_b] if len(ids_b) else None)
+        return self._row(ids.tolist(), length_b + len(self.special_tokens.last) if len(ids_b) else 0)
 
     def padding(self) -> dict[str, list[int]]:
         """A row of padding, for a batch or a question with fewer rows than others."""
-        return self._row([], first_length=0)
+        return self._row([], second_length=0)
 
-    def _row(self, ids: list[int], first_length: int) -> dict[str, list[int]]:
+    def _row(self, ids: list[int], second_length: int) -> dict[str, list[int]]:
         padding = self.max_seq_length - len(ids) if self._pad else 0
         return dict(
             input_ids=ids + [self._pad_id] * padding,
             input_mask=[1] * len(ids) + [0] * padding,
-            segment_ids=[0] * first_length + [1] * (len(ids) - first_length) + [0] * padding,
+            segment_ids=([0] * (len(ids) - second_length) + [self.special_tokens.second_segment] * second_length
+                         + [0] * padding),
         )
 
 

@@ -27,7 +27,6 @@ BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte of an unknown character, in mod
 LONGEST_WORD, LONGEST_WORD_OF_TRANSFORMERS = 200, 100  # in characters; longer ones are unknown
 _CJK_BLOCKS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
                (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F))
-_NO_LINE = r"[\s\0]"
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
@@ -63,12 +62,6 @@ def load_model(path: str) -> sentencepiece.SentencePieceProcessor:
         raise ValueError(f"{path} marks the ends of words (treat_whitespace_as_suffix) or no words "
                          "(escape_whitespaces=false), which is not supported")
     return model
-
-
-def without_dummy_prefix(sp_model: sentencepiece.SentencePieceProcessor) -> sentencepiece.SentencePieceProcessor:
-    """The same model, but the start of a text is not the start of a word."""
-    # The message ends with another normalizer_spec, with an add_dummy_prefix (false) that replaces the first one.
-    return sentencepiece.SentencePieceProcessor(model_proto=sp_model.serialized_model_proto() + b"\x1a\x02\x18\x00")
 
 
 def encode_pieces(sp_model: sentencepiece.SentencePieceProcessor, text: str) -> list[str]:
@@ -185,17 +178,8 @@ def lower_case(text: str, keep_accents: bool) -> str:
 
 
 def vocabulary_lines(vocab: Mapping[str, int]) -> str:
-    """The file from which load_vocab, with transformers_rules, reads the same ids.
-
-    The line of an id without a piece repeats a later one. A piece with white space, which no word has, is in brackets.
-    """
-    lines, line = [], ""
-    pieces = {piece_id: f"[{re.sub(_NO_LINE, '_', piece)}]" if re.search(_NO_LINE, piece) else piece
-              for piece, piece_id in vocab.items()}
-    for piece_id in range(max(pieces), -1, -1):
-        line = pieces.get(piece_id, line)
-        lines.append(f"{line}\n")
-    return "".join(reversed(lines))
+    """The file from which load_vocab reads the same ids, which are 0 to the number of pieces - 1."""
+    return "".join(f"{piece}\n" for piece in sorted(vocab, key=vocab.__getitem__))
 
 
 def word_pieces(word: str, vocab: dict[str, int], longest_word: int = LONGEST_WORD) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import copy
 import functools
 import hashlib
 import re
@@ -13,9 +12,8 @@ from typing import Sequence
 import numpy as np
 from absl import logging
 
-from albert_tf.text.added_tokens import AddedToken, Part, split_at_tokens
-from albert_tf.text.origins import forms_of, trace_pieces
-from albert_tf.text.packing import PairPacker, padded_rows, padding_values
+from albert_tf.text.origins import TracedPieces, trace_pieces
+from albert_tf.text.packing import PairPacker, SpecialTokens, padded_rows, padding_values
 from albert_tf.text.pieces import (
     LONGEST_WORD,
     LONGEST_WORD_OF_TRANSFORMERS,
@@ -29,7 +27,6 @@ from albert_tf.text.pieces import (
     load_vocab,
     lower_case,
     preprocess_text,
-    without_dummy_prefix,
     word_pieces,
 )
 from albert_tf.utils.bounds import check_one_of
@@ -48,25 +45,20 @@ class FullTokenizer:
       keep_accents: whether texts keep their accents. If false, a SentencePiece tokenizer removes accents; a WordPiece
         tokenizer removes them only when it lower-cases, as in the release.
       max_seq_length: the largest number of tokens of a row, if a call does not set it.
-      added_tokens: tokens that a Hugging Face folder adds to the vocabulary. Special and user-defined pieces are left
-        out: written in a text, [MASK] and the like are text, as in the release.
       transformers_rules: whether a WordPiece tokenizer follows BertTokenizer of transformers where it differs from the
         release: the id of a piece is the number of its line, a word of over 100 characters (release: 200) is [UNK],
         private-use characters are removed, and a capital sigma is lower-cased to the same letter at the end of words.
-      prefixes_parts: whether a text that follows an added token without a space begins with a word-start mark, as by
-        AlbertTokenizer of transformers.
 
     Attributes:
       vocabulary_file: path of the file that was read.
       vocab: dict from piece to id.
-      vocab_of_file: the same without added tokens.
       vocab_size: the number of ids. Ids without a piece, as repeated lines of a vocabulary leave them, count.
       longest_word: the largest number of characters of a word that WordPiece splits.
       has_bytes: whether the bytes of unknown characters are pieces (byte fallback).
+      special_tokens: the special tokens of rows.
 
     Raises:
-      ValueError: neither path is set, the file cannot be read, it lacks [CLS], [SEP], [MASK] or the padding piece, or
-        an added token has the id of another piece.
+      ValueError: neither path is set, the file cannot be read, or it lacks [CLS], [SEP], [MASK] or the padding piece.
 
     Example::
 
@@ -76,8 +68,7 @@ class FullTokenizer:
     """
 
     def __init__(self, vocab_file: str | None = None, do_lower_case: bool = True, spm_model_file: str | None = None,
-                 keep_accents: bool = False, max_seq_length: int = 512, added_tokens: Sequence[AddedToken] = (),
-                 prefixes_parts: bool = False, transformers_rules: bool = False):
+                 keep_accents: bool = False, max_seq_length: int = 512, transformers_rules: bool = False):
         self.do_lower_case, self.keep_accents = do_lower_case, keep_accents
         self.max_seq_length = max_seq_length
         self.sp_model = None
@@ -92,48 +83,27 @@ class FullTokenizer:
             raise ValueError("a tokenizer needs spm_model_file or vocab_file")
         self.transformers_rules = transformers_rules and self.sp_model is None
         self.longest_word = LONGEST_WORD_OF_TRANSFORMERS if self.transformers_rules else LONGEST_WORD
-        self.vocab_of_file = dict(self.vocab)
         self.has_bytes = self.sp_model is not None and any(map(self.sp_model.is_byte, self.vocab.values()))
-        self.added_tokens = self._add_tokens(added_tokens)
-        self.prefixes_parts = prefixes_parts and self.sp_model is not None
         self._pieces = {piece_id: piece for piece, piece_id in self.vocab.items()}
         self.vocab_size = max(self._pieces) + 1
         self.cls_id, self.sep_id, self.mask_id = (self._id_of(piece) for piece in ("[CLS]", "[SEP]", "[MASK]"))
+        self.special_tokens = SpecialTokens((self.cls_id,), (self.sep_id,), (self.sep_id,))
         names = ("<pad>", "[PAD]") if self.sp_model else ("[PAD]",)
         self.pad_id = self._id_of(next((name for name in names if name in self.vocab), names[0]))
         self.unk_id = self.sp_model.unk_id() if self.sp_model else self._id_of(UNKNOWN)
 
-    def _add_tokens(self, tokens: Sequence[AddedToken]) -> tuple[AddedToken, ...]:
-        """Gives added tokens their ids, and adds them to the vocabulary. Special and user-defined ones are left out."""
-        added: list[AddedToken] = []
-        old_size = next_id = max(self.vocab.values()) + 1
-        for token in sorted(tokens, key=lambda token: (token.id is None, token.id)):
-            token_id = self.vocab.get(token.content, next_id)
-            if token.id not in (None, token_id):
-                raise ValueError(f"{self.vocabulary_file}: the added token {token.content!r} must have the id "
-                                 f"{token_id}, the next one or its piece's. Received: {token.id}")
-            self.vocab[token.content] = token_id
-            next_id = max(next_id, token_id + 1)
-            if token_id >= old_size or not self._is_reserved(token.content, token_id):
-                added.append(token._replace(id=token_id))
-        return tuple(sorted(added, key=lambda token: token.id or 0))
-
-    def _is_reserved(self, piece: str, piece_id: int) -> bool:
+    def is_reserved(self, piece: str) -> bool:
+        """Whether a piece is special, so that no text has it, or user-defined, so that every text with it has it."""
         if not self.sp_model:
             return piece in ("[PAD]", UNKNOWN, "[CLS]", "[SEP]", "[MASK]")
-        # User-defined pieces have no score, and are pieces wherever a text has them.
-        return self.sp_model.is_control(piece_id) or not self.sp_model.get_score(piece_id)
+        piece_id = self.vocab.get(piece)  # user-defined pieces have no score
+        return piece_id is not None and (self.sp_model.is_control(piece_id) or not self.sp_model.get_score(piece_id))
 
     def preprocess(self, text: str, remove_space: bool = True) -> str:
         """preprocess_text with this tokenizer's options. For a WordPiece vocabulary, the text is returned unchanged."""
         if not self.sp_model:
             return text
-        if not self.added_tokens:
-            return preprocess_text(text, remove_space, self.do_lower_case, self.keep_accents)
-        text = "".join(text[part.start : part.end] if part.token_id is not None
-                       else self._between_tokens.preprocess(text[part.start : part.end], False)
-                       for part in self.parts(text))
-        return " ".join(text.split()) if remove_space else text
+        return preprocess_text(text, remove_space, self.do_lower_case, self.keep_accents)
 
     def tokenize(self, text: str) -> list[str]:
         """Splits a text into pieces.
@@ -141,10 +111,6 @@ class FullTokenizer:
         As in the release, text for a SentencePiece model must have been normalised and lower-cased, by `preprocess` or
         preprocess_text. `encode`, and calling the tokenizer, do this themselves.
         """
-        if self.added_tokens:
-            return [piece for part in self.parts(text) for piece in (
-                [self._pieces[part.token_id]] if part.token_id is not None
-                else self.tokenizer_of_part(text, part).tokenize(text[part.start : part.end].strip()))]
         if self.sp_model:
             return encode_pieces(self.sp_model, text)
         return [piece for word in self.basic_tokens(text) for piece in word_pieces(word, self.vocab, self.longest_word)]
@@ -184,47 +150,37 @@ class FullTokenizer:
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
         """`encode` for several texts at once, int32 [pieces] each."""
-        if self.added_tokens:
-            return [np.array([i for part in self.parts(text) for i in (
-                [part.token_id] if part.token_id is not None
-                else self.tokenizer_of_part(text, part).encode(text[part.start : part.end]))], np.int32)
-                for text in texts]
         if self.sp_model:
             return self._digit_comma.encode_batch([self.preprocess(text) for text in texts])
         return [np.array(self.convert_tokens_to_ids(self.tokenize(text)), np.int32) for text in texts]
 
-    def parts(self, text: str) -> list[Part]:
-        """The added tokens of a text, and the texts between them."""
-        def forms(part: str) -> list[str]:
-            between = forms_of(self._between_tokens, part)
-            return [" " if character.isspace() else form for character, form in zip(part, between)]
+    def trace_batch(self, texts: list[str]) -> list[TracedPieces]:
+        """`encode_batch` with the origin of each character."""
+        return trace_pieces(self, texts)
 
-        has_spaces = self.sp_model and not self.prefixes_parts  # as in the tokenizer.json of such a model
-        return split_at_tokens(text, self.added_tokens, forms,
-                               self.vocab.get(WORD_START, self.unk_id) if has_spaces else None)
+    def starts_word(self, piece: str) -> bool:
+        """Whether a piece starts a word.
 
-    def tokenizer_of_part(self, text: str, part: Part) -> FullTokenizer:
-        """The tokenizer, without added tokens, of a part of a text. A part within a word gets no word-start mark."""
-        is_inside = part.start and not self.prefixes_parts and not text[part.start].isspace()
-        return self._inside_words if is_inside else self._between_tokens
+        A SentencePiece piece starts a word if it begins with U+2581 or "<", if it is a single punctuation mark, or if
+        it has a character that is neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does
+        not. A WordPiece piece starts a word if it does not begin with "##".
+        """
+        if not self.sp_model:
+            return not piece.startswith("##")
+        return (piece.startswith((WORD_START, "<")) or len(piece) == 1 and piece in _MARKS
+                or not _ONLY_LETTERS_AND_MARKS.fullmatch(piece))
 
-    @functools.cached_property
-    def _between_tokens(self) -> FullTokenizer:
-        tokenizer = copy.copy(self)
-        tokenizer.added_tokens, tokenizer.vocab = (), self.vocab_of_file
-        return tokenizer
-
-    @functools.cached_property
-    def _inside_words(self) -> FullTokenizer:
-        tokenizer = copy.copy(self._between_tokens)
-        if self.sp_model:
-            tokenizer.sp_model = without_dummy_prefix(self.sp_model)
-            tokenizer._digit_comma = DigitCommaTable(tokenizer.sp_model)
-        return tokenizer
+    def definition(self) -> list[str]:
+        """What ids depend on, except casing and accents."""
+        if model := self.sp_model:
+            # Not the file, since one with the same pieces can be made of Hugging Face's tokenizer.json.
+            return [f"{model.id_to_piece(i)} {model.get_score(i)!r} {model.is_control(i)}"
+                    for i in range(model.vocab_size())]
+        return [repr(each) for each in (True, *self.vocab.items())] if self.transformers_rules else list(self.vocab)
 
     def _id_of(self, piece: str) -> int:
         if piece not in self.vocab:
-            kind = ("XLM-RoBERTa's vocabularies, with <s> and </s>, are not supported" if "<s>" in self.vocab
+            kind = ("vocabularies of XLM-RoBERTa need their tokenizer.json" if "<s>" in self.vocab
                     else "it is not a vocabulary for ALBERT")
             raise ValueError(f"{self.vocabulary_file} has no {piece}: {kind}")
         return self.vocab[piece]
@@ -259,7 +215,7 @@ class FullTokenizer:
             raise ValueError("texts and text_pairs must have the same length. "
                              f"Received: {len(texts)} texts and {len(pairs)} text_pairs")
         packer = PairPacker(self, length, pad=False)
-        traced = [trace_pieces(self, each) for each in (texts, pairs)] if return_offsets else []
+        traced = [self.trace_batch(each) for each in (texts, pairs)] if return_offsets else []
         encoded = ([[pieces.ids for pieces in each] for each in traced] if return_offsets
                    else [self.encode_batch(each) for each in (texts, pairs)])
         rows = [packer.pack(ids_a, ids_b) for ids_a, ids_b in zip(*encoded)]
@@ -267,11 +223,12 @@ class FullTokenizer:
         batch = {name: padded_rows([row[name] for row in rows], fill, shape=[len(rows), width])
                  for name, fill in padding_values(self.pad_id).items()}
         if return_offsets:
-            special, offsets = np.zeros([1, 2], np.int32), []
-            for a, b in zip(*traced):
+            batch["offsets"] = np.zeros([len(rows), width, 2], np.int32)
+            for i, (row, a, b) in enumerate(zip(rows, *traced)):
                 length_a, length_b = packer.lengths(len(a.ids), len(b.ids))
-                offsets.append(np.concatenate([special, a.offsets[:length_a], special, b.offsets[:length_b]]))
-            batch["offsets"] = padded_rows(offsets, 0, shape=[len(rows), width, 2])
+                start, end = len(self.special_tokens.first), len(row["input_ids"]) - len(self.special_tokens.last)
+                batch["offsets"][i, start : start + length_a] = a.offsets[:length_a]
+                batch["offsets"][i, end - length_b : end] = b.offsets[:length_b]
         return batch
 
 
@@ -291,33 +248,17 @@ _ONLY_LETTERS_AND_MARKS = re.compile(f"[a-zA-Z{re.escape(_MARKS)}]*")
 
 
 def word_starts(tokenizer: FullTokenizer) -> np.ndarray:
-    """Whether the piece of each id starts a word, bool [vocab_size].
-
-    A SentencePiece piece starts a word if it begins with U+2581 or "<", if it is a single punctuation mark, or if it
-    has a character that is neither a mark nor a letter a-z. So digits and the apostrophe start words; "!!" does not. A
-    WordPiece piece starts a word if it does not begin with "##".
-    """
+    """Whether the piece of each id starts a word, bool [vocab_size]."""
     starts = np.zeros(max(tokenizer.vocab.values()) + 1, bool)
     for piece, piece_id in tokenizer.vocab.items():
-        starts[piece_id] = not piece.startswith("##") if tokenizer.sp_model is None else (
-            piece.startswith((WORD_START, "<")) or len(piece) == 1 and piece in _MARKS
-            or not _ONLY_LETTERS_AND_MARKS.fullmatch(piece))
+        starts[piece_id] = tokenizer.starts_word(piece)
     return starts
 
 
 def tokenizer_key(tokenizer: FullTokenizer) -> dict:
     """The properties of a tokenizer that ids depend on, for the manifests of files that are made with it."""
-    model, pieces = tokenizer.sp_model, list(tokenizer.vocab)
-    if model:
-        # Not of the file, since one with the same pieces can be made of Hugging Face's tokenizer.json.
-        pieces = [f"{model.id_to_piece(i)} {model.get_score(i)!r} {model.is_control(i)}"
-                  for i in range(model.vocab_size())]
-    if tokenizer.transformers_rules:
-        pieces = [repr(each) for each in (True, *tokenizer.vocab.items())]
-    if tokenizer.added_tokens:
-        pieces += [repr((*token, tokenizer.prefixes_parts)) for token in tokenizer.added_tokens]
-    keep_accents = tokenizer.keep_accents or not (model or tokenizer.do_lower_case)
-    digest = hashlib.sha256("\n".join(pieces).encode()).hexdigest()
+    keep_accents = tokenizer.keep_accents or not (tokenizer.sp_model or tokenizer.do_lower_case)
+    digest = hashlib.sha256("\n".join(tokenizer.definition()).encode()).hexdigest()
     return dict(vocabulary_sha256=digest, do_lower_case=tokenizer.do_lower_case, keep_accents=keep_accents)
 
 
@@ -326,7 +267,7 @@ def warn_of_unknown_pieces(tokenizer: FullTokenizer, texts: Sequence[str], sourc
     encoded = tokenizer.encode_batch(list(texts))
     with_unknown = [text for text, ids in zip(texts, encoded) if tokenizer.unk_id in ids]
     counts: collections.Counter[str] = collections.Counter()
-    for text, traced in zip(with_unknown, trace_pieces(tokenizer, with_unknown)):
+    for text, traced in zip(with_unknown, tokenizer.trace_batch(with_unknown)):
         for start, end in traced.offsets[np.equal(traced.ids, tokenizer.unk_id)]:
             counts[text[start:end]] += 1
     share = counts.total() / max(1, sum(map(len, encoded)))
@@ -338,7 +279,7 @@ def warn_of_unknown_pieces(tokenizer: FullTokenizer, texts: Sequence[str], sourc
 
 def warn_of_lost_pieces(tokenizer: FullTokenizer) -> None:
     """Warns, once for a file, if texts lose capital letters or marks that over 1 % of the file's pieces have."""
-    pieces = [piece for piece in tokenizer.vocab_of_file if piece[:1] not in "[<"]  # without special tokens and bytes
+    pieces = [piece for piece in tokenizer.vocab if piece[:1] not in "[<"]  # without special tokens and bytes
     lost_characters = {character for character in set("".join(pieces)) if _is_lost(tokenizer, character)}
     lost = [piece for piece in pieces if not lost_characters.isdisjoint(piece)]
     if len(lost) > _WARNED_SHARE * len(pieces):

@@ -17,7 +17,7 @@ class _Refused(NamedTuple):
 
 
 _CODE = _Refused("it is code, which is not run", ({},))
-_TOKENIZER = _Refused("only BERT's and ALBERT's can be read: remove it and the vocabulary to read the weights", (
+_TOKENIZER = _Refused("others are read by tokenizer.json, which is missing", (
     *(f"{name}Tokenizer{ending}" for name in ("Albert", "Bert", "DistilBert", "Electra") for ending in ("", "Fast")),
     "PreTrainedTokenizerFast", "TokenizersBackend"))
 _ARGUMENTS = _Refused("arguments of transformers are not followed", ({},))
@@ -57,14 +57,7 @@ REFUSED: dict[str, dict[str, _Refused]] = {
         **_NAMES_OF_TOKENS,
     },
     "special_tokens_map.json": _NAMES_OF_TOKENS,
-    "tokenizer.json": {  # the types of steps, and the directions; tokenizer_options.py compares the values of steps
-        "model": _Refused("only Unigram (SentencePiece) and WordPiece can be read", ("Unigram", "WordPiece")),
-        "normalizer": _Refused("only the steps of ALBERT and BERT can be read", (
-            "BertNormalizer", "NFKD", "StripAccents", "Lowercase", "Precompiled", "Strip", "Replace")),
-        "pre_tokenizer": _Refused("only the steps of ALBERT and BERT can be read", (
-            "BertPreTokenizer", "WhitespaceSplit", "Metaspace")),
-        "post_processor": _Refused("rows have [CLS] first, and [SEP] after each text", (
-            "[CLS]:0 A:0 [SEP]:0, [CLS]:0 A:0 [SEP]:0 B:1 [SEP]:1",)),
+    "tokenizer.json": {  # the directions
         "truncation": _Refused("long texts are cut at their end", ("Right",)),
         "padding": _Refused("rows are padded at their end", ("Right",)),
     },

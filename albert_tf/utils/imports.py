@@ -108,6 +108,7 @@ _EXTRAS = {
     "sklearn": ("training", "scikit-learn"),
     "starlette": ("serve", "starlette"),
     "tensorflow_text": ("text", "tensorflow-text"),
+    "tokenizers": ("tokenizers", "tokenizers"),
     "uvicorn": ("serve", "uvicorn"),
 }
 

@@ -25,7 +25,7 @@ from albert_tf.utils.files import errors_at, names_in, read_bytes, read_json_obj
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.outputs import write_or_remove
 from albert_tf.weights.heads import HEAD_NAMES, settings_class
-from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG
+from albert_tf.weights.hugging_face import MODULES, TOKENIZER_CONFIG, TOKENIZER_JSON
 from albert_tf.weights.vocabulary import VOCABULARIES, VocabularyFiles, copy_vocabulary
 
 SETTINGS = "albert_tf.json"
@@ -72,7 +72,7 @@ def remove_damaged_settings(folder: str) -> None:
     """Removes the config, settings and vocabularies that a power cut has left empty or zero. They are made again."""
     for name in names_in(folder):
         path = os.path.join(folder, name)
-        is_json = name in (CONFIG_NAME, SETTINGS, TOKENIZER_CONFIG)
+        is_json = name in (CONFIG_NAME, SETTINGS, TOKENIZER_CONFIG, TOKENIZER_JSON)
         if is_json or any(fnmatch.fnmatch(name, pattern) for pattern in VOCABULARIES):
             content = read_bytes(path)
             if not content.strip(b"\0") or is_json and b"\0" in content:

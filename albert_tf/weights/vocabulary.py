@@ -7,17 +7,16 @@ import dataclasses
 import fnmatch
 import json
 import os
-from typing import TYPE_CHECKING, Any, Collection
+from typing import TYPE_CHECKING, Any, Collection, Mapping
 
 from absl import logging
 
-from albert_tf.text.added_tokens import AddedToken
-from albert_tf.utils.files import errors_naming_origin, names_in, read_bytes
+from albert_tf.utils.files import decode_utf8, errors_naming_origin, names_in, read_bytes, version
 from albert_tf.utils.imports import tensorflow as tf
 from albert_tf.utils.manifests import checked_manifest, manifest_of, read_manifest
-from albert_tf.utils.outputs import output, write_or_remove
-from albert_tf.weights.hugging_face import TOKENIZER_CONFIG
-from albert_tf.weights.hugging_face.tokenizer_options import CASING, TokenizerOptions, options_in
+from albert_tf.utils.outputs import folder_of_this_process, output, write_or_remove, write_text
+from albert_tf.weights.hugging_face import MODEL_INPUTS, TOKENIZER_CONFIG, TOKENIZER_JSON
+from albert_tf.weights.hugging_face.tokenizer_options import CASING, Token, TokenizerOptions, options_in
 
 if TYPE_CHECKING:
     from albert_tf.config import AlbertConfig
@@ -32,15 +31,17 @@ _MULTIPLES = (1, *(2**power for power in range(3, 11)))  # to which the size of 
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyFiles:
-    """The arguments of FullTokenizer that are stored with weights; options are None if nothing is stored."""
+    """The arguments of a tokenizer that are stored with weights; options are None if nothing is stored."""
 
     spm_model_file: str | None = None
     vocab_file: str | None = None
     do_lower_case: bool | None = None
     keep_accents: bool | None = None
-    added_tokens: tuple[AddedToken, ...] | None = None
+    added_tokens: tuple[Token, ...] | None = None
     prefixes_parts: bool | None = None
     transformers_rules: bool | None = None
+    names: Mapping[str, str] | None = None  # of a ForeignTokenizer: its special tokens
+    tokenizer_json: str | None = None
     archive: str | None = None  # for messages: path of the archive or repository that the files were copied from
     made_from: str | None = None  # for messages: path of the tokenizer.json that the file was made from
 
@@ -49,8 +50,8 @@ class VocabularyFiles:
 
     @property
     def path(self) -> str:
-        """The path of the SentencePiece model or the WordPiece vocabulary; "" if there is neither."""
-        return self.spm_model_file or self.vocab_file or ""
+        """The path of the SentencePiece model, the WordPiece vocabulary or the tokenizer.json; "" if there is none."""
+        return self.spm_model_file or self.vocab_file or self.tokenizer_json or ""
 
     @property
     def options(self) -> TokenizerOptions:
@@ -60,10 +61,16 @@ class VocabularyFiles:
     @classmethod
     def from_tokenizer(cls, tokenizer: FullTokenizer) -> VocabularyFiles:
         """The file and the options of a tokenizer."""
-        path = tokenizer.vocabulary_file
+        from albert_tf.text.foreign_tokenizer import ForeignTokenizer
+
+        if isinstance(tokenizer, ForeignTokenizer):
+            path = os.path.join(folder_of_this_process(), TOKENIZER_JSON)
+            write_text(path, tokenizer.to_json())
+            return cls(names=tokenizer.names, tokenizer_json=path)
+        path = str(tokenizer.vocabulary_file)
         return cls(path if tokenizer.sp_model else None, None if tokenizer.sp_model else path,
-                   tokenizer.do_lower_case, tokenizer.keep_accents, tokenizer.added_tokens or None,
-                   tokenizer.prefixes_parts if tokenizer.added_tokens else None, tokenizer.transformers_rules or None)
+                   tokenizer.do_lower_case, tokenizer.keep_accents,
+                   transformers_rules=tokenizer.transformers_rules or None)
 
     def with_overrides(self, user: VocabularyFiles) -> VocabularyFiles:
         """The user's file and options where they are set, and these otherwise. Warns of a file with another content.
@@ -74,9 +81,14 @@ class VocabularyFiles:
                 read_bytes(self.path) != read_bytes(user.path)):
             logging.warning("%s is not the vocabulary that comes with the weights, %s", user.path,
                             self.made_from or self.archive or self.path)
-        options = user.options.with_defaults(self.options)
+        if self.tokenizer_json and not user and any(value is not None for value in user.options):
+            raise ValueError(f"{self.tokenizer_json} decides on casing and accents: leave out --do_lower_case and "
+                             "--keep_accents")
+        options = user.options.with_defaults(TokenizerOptions() if self.tokenizer_json else self.options)
         if user:
             options = options.with_defaults(options_beside(user.path))
+        elif self.tokenizer_json:
+            return self
         return dataclasses.replace(user if user else self, **options._asdict())
 
     def tokenizer(self, config: AlbertConfig | None = None) -> FullTokenizer:
@@ -84,24 +96,60 @@ class VocabularyFiles:
         if not self:
             raise ValueError("no vocabulary comes with the weights, and none is set: set --spm_model_file or "
                              "--vocab_file, or in Python pass a FullTokenizer")
-        from albert_tf.text.tokenization import FullTokenizer, warn_of_lost_pieces
-
         directory = os.path.dirname(self.path)
         named = (self.made_from, self.path) if self.made_from else (self.archive or directory, directory)
         with errors_naming_origin(*named):
-            tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
-                                      bool(self.keep_accents), added_tokens=self.added_tokens or (),
-                                      prefixes_parts=bool(self.prefixes_parts),
-                                      transformers_rules=bool(self.transformers_rules))
-        warn_of_lost_pieces(tokenizer)
+            tokenizer = self._foreign_tokenizer() if self.tokenizer_json else self._full_tokenizer()
         if config is not None:
             check_vocabulary(tokenizer, config)
         return tokenizer
 
+    def _foreign_tokenizer(self) -> FullTokenizer:
+        from albert_tf.text.foreign_tokenizer import ForeignTokenizer
+
+        path = self.tokenizer_json or ""
+        return ForeignTokenizer(decode_utf8(read_bytes(path), path), path, self.names or {}, self.added_tokens or (),
+                                bool(self.do_lower_case))
+
+    def _full_tokenizer(self) -> FullTokenizer:
+        """The FullTokenizer, or if the folder adds tokens to its vocabulary a ForeignTokenizer of the same steps."""
+        from albert_tf.text.tokenization import FullTokenizer, warn_of_lost_pieces
+
+        tokenizer = FullTokenizer(self.vocab_file, self.do_lower_case is not False, self.spm_model_file,
+                                  bool(self.keep_accents), transformers_rules=bool(self.transformers_rules))
+        warn_of_lost_pieces(tokenizer)
+        if added := [token for token in self.added_tokens or () if not tokenizer.is_reserved(token["content"])]:
+            from albert_tf.weights.hugging_face.tokenizer_json import with_added_tokens
+
+            return with_added_tokens(tokenizer, added, bool(self.prefixes_parts))
+        return tokenizer
+
 
 def vocabulary_in(directory: str) -> VocabularyFiles:
-    """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension."""
-    return VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), *options_in(directory))
+    """The vocabulary in a directory: a file with a usual name, or the only file with a usual extension.
+
+    As in transformers, tokenizer.json comes before vocab.txt.
+    """
+    options = options_in(directory)
+    files = VocabularyFiles(_first(directory, _SENTENCEPIECE), _first(directory, _WORDPIECE), *options)
+    if options.tokenizer_json:
+        return dataclasses.replace(files, spm_model_file=None, vocab_file=None)
+    if not files.spm_model_file and tf.io.gfile.exists(os.path.join(directory, TOKENIZER_JSON)):
+        return vocabulary_of_tokenizer_json(directory)
+    return files
+
+
+def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
+    """The vocabulary of a folder's tokenizer.json, as a file in a temporary directory."""
+    from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_file_of
+
+    path, options = os.path.join(folder, TOKENIZER_JSON), options_in(folder)
+    if options.tokenizer_json:
+        return VocabularyFiles(None, None, *options)
+    made = vocabulary_file_of(path, *version(path))
+    is_sentencepiece = made.endswith(".model")
+    return VocabularyFiles(made if is_sentencepiece else None, None if is_sentencepiece else made,
+                           *options, made_from=path)
 
 
 def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = None) -> None:
@@ -110,6 +158,15 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
     If it has no options, an earlier tokenizer_config.json stays. `name` is the name of the copy. None: the file's name,
     or spiece.model or vocab.txt if vocabulary_in would not find it.
     """
+    if files and (files.tokenizer_json or files.added_tokens):
+        from albert_tf.text.foreign_tokenizer import ForeignTokenizer
+
+        tokenizer = files.tokenizer()
+        if isinstance(tokenizer, ForeignTokenizer):
+            write_text(os.path.join(directory, TOKENIZER_JSON), tokenizer.to_json())
+            write_text(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(dict(
+                tokenizer.names, tokenizer_class="PreTrainedTokenizerFast", model_input_names=MODEL_INPUTS)))
+            return
     if files:
         if name is None:
             name = os.path.basename(files.path)
@@ -119,9 +176,7 @@ def copy_vocabulary(files: VocabularyFiles, directory: str, name: str | None = N
         target = os.path.join(directory, name)
         with output(target) as temporary:  # source and target can be the same file, or the target read-only
             tf.io.gfile.copy(files.path, temporary, overwrite=True)
-    # Only a tokenizer knows the ids of all added tokens.
-    resolved = VocabularyFiles.from_tokenizer(files.tokenizer()) if files and files.added_tokens else files
-    values = resolved.options.to_json()
+    values = files.options.to_json()
     if files or values:
         write_or_remove(os.path.join(directory, TOKENIZER_CONFIG), json.dumps(values) if values else None)
 
@@ -138,7 +193,8 @@ def options_beside(vocabulary_file: str) -> TokenizerOptions:
         if not content.get("complete", True):
             content = checked_manifest(manifest)  # raises if it is still incomplete
     trained_with = TokenizerOptions(*map(content["made_from"].get, CASING))
-    return options_in(os.path.dirname(vocabulary_file)).with_defaults(trained_with)
+    options = options_in(os.path.dirname(vocabulary_file))
+    return (TokenizerOptions() if options.tokenizer_json else options).with_defaults(trained_with)
 
 
 def _first(directory: str, patterns: tuple[str, ...]) -> str | None:
@@ -174,7 +230,7 @@ def check_vocabulary(tokenizer: FullTokenizer, config: AlbertConfig) -> None:
     if size > config.vocab_size:
         raise ValueError(f"{path} has {size:,} pieces, but the config's vocab_size is {config.vocab_size:,}: they "
                          "belong to different models")
-    if size < config.vocab_size and tokenizer.sp_model is None:
+    if size < config.vocab_size and os.path.basename(path) != TOKENIZER_JSON and tokenizer.sp_model is None:
         lines = len(read_bytes(path).splitlines())  # a repeated token has no id
         if not any(-(-max(size, lines) // multiple) * multiple == config.vocab_size for multiple in _MULTIPLES):
             raise ValueError(f"{path} has only {size:,} pieces, but the config's vocab_size is {config.vocab_size:,}: "

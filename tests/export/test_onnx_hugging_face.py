@@ -21,9 +21,8 @@ from albert_tf.export.onnx.session import from_onnx
 from albert_tf.export.onnx.writing import to_onnx, write_hugging_face_folder
 from albert_tf.tasks.masked_lm import masked_ids
 from albert_tf.weights.heads import head_named
-from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
 from albert_tf.weights.stored_model import shipped_model
-from albert_tf.weights.vocabulary import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles, vocabulary_of_tokenizer_json
 
 pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -1,22 +1,26 @@
 """Reads folders with transformers' Auto classes, from text: python transformers_text_client.py JOBS.json ANSWERS.json
 
 A job is dict(folder, model, texts, rows): the Auto class, or null for the tokenizer alone; texts of which only the ids
-are wanted; and rows [text, pair or null] for the model. The answer has the keys of weights that are missing or
+and offsets are wanted; and rows [text, pair or null] for both. The answer has the keys of weights that are missing or
 unexpected.
 """
 
 import json
 import sys
 
-import torch
 import transformers
 
 
 def answer(job: dict) -> dict:
     tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"])
-    ids = tokenizer(job["texts"], truncation=True)["input_ids"]
-    answers = dict(length=tokenizer.model_max_length, ids=ids, rows=[])
-    if job["model"]:
+    encoded = tokenizer(job["texts"], truncation=True, return_offsets_mapping=True)
+    answers = dict(length=tokenizer.model_max_length, ids=encoded["input_ids"], offsets=encoded["offset_mapping"],
+                   rows=[])
+    if not job["model"]:
+        answers["rows"] = [dict(tokenizer(text, pair, return_token_type_ids=True)) for text, pair in job["rows"]]
+    else:
+        import torch
+
         model, info = getattr(transformers, job["model"]).from_pretrained(job["folder"], output_loading_info=True)
         answers["wrong_keys"] = [f"{name}: {key}" for name in ("missing_keys", "unexpected_keys", "mismatched_keys")
                                  for key in info[name]]

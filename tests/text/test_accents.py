@@ -11,7 +11,7 @@ from tiny import graph_of
 
 from albert_tf.text.pieces import WORD_START
 from albert_tf.text.tokenization import FullTokenizer, tokenizer_key
-from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
+from albert_tf.weights.vocabulary import vocabulary_of_tokenizer_json
 
 pytestmark = pytest.mark.both_stacks
 

@@ -130,6 +130,7 @@ def renamed_vocabulary(folder):
 
 def added_token(folder):
     """In the files of transformers before version 5."""
+    pytest.importorskip("tokenizers")
     vocabulary = VocabularyFiles(str(GOLDEN / "tiny_spm/tiny.model"), None, True)
     shutil.rmtree(folder)
     save(AlbertModel(CONFIG.replace(vocab_size=CONFIG.vocab_size + 8)), str(folder), "hugging_face", vocabulary)
@@ -183,7 +184,7 @@ def test_a_repository_is_read_as_the_same_folder_on_the_disk(model_hub, folder, 
         assert tokenizer_key(tokenizers[0]) == tokenizer_key(tokenizers[1])
         text = "The <name of> a file"
         assert tokenizers[0].tokenize(text) == tokenizers[1].tokenize(text)
-        assert change is not added_token or len(tokenizers[1].added_tokens) == 1
+        assert change is not added_token or CONFIG.vocab_size in tokenizers[1].encode(text)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "step_1000000.t7", "kokoro-v1_0.pth"])

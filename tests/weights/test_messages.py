@@ -141,10 +141,10 @@ MISTAKES = [
     (VECTORS, "1_Pooling/config.json", of(lambda _: dict(pooling_mode_mean_tokens=True, pooling_mode_max_tokens=True)),
      ["mean, max, cls, pooler"]),
     *((RANKER, "tokenizer.json", content(json.dumps(values).encode()), parts) for values, parts in [
-        (dict(model=dict(type="BPE"), added_tokens=[]), ["'BPE'", "Unigram"]),
+        (dict(model=dict(type="BPE"), added_tokens=[]), ["KeyError"]),
         (dict(model=dict(type="Unigram", unk_id=0, vocab=[["a"]]), added_tokens=[]), []),
-        (dict(model=dict(type="WordPiece"), added_tokens=[]), ["KeyError"]), ({}, ["'none'"]),
-        (dict(model=[]), ["'none'"]),
+        (dict(model=dict(type="WordPiece"), added_tokens=[]), ["KeyError"]), ({}, ["KeyError"]),
+        (dict(model=[]), ["KeyError"]),
         (dict(model=dict(type="Unigram", unk_id=0, vocab=[["<unk>", 0.0], ["a", -1.0]]), added_tokens=[]), ["["])]),
     (HF, "added_tokens.json", of({"x": "6000"}), ["whole number", "'6000'"]),
     (HF, "tokenizer.json", of(dict(added_tokens=[{}])), ["content"]),

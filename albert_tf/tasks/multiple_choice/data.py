@@ -25,7 +25,7 @@ from albert_tf.data.feature_table import FeatureCache, FeatureSchema, FeatureTab
 from albert_tf.data.rows import read_json_lines, read_objects, warn_of_empty_texts
 from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.data import with_label_ids
-from albert_tf.text.packing import SPECIAL_TOKENS, PairPacker, by_feature
+from albert_tf.text.packing import PairPacker, by_feature
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.files import read_json_object
 from albert_tf.utils.imports import tensorflow as tf
@@ -227,7 +227,7 @@ def _features(
     examples: Iterator[MultipleChoiceExample], tokenizer: FullTokenizer, packer: PairPacker, max_qa_length: int,
     num_choices: int,
 ) -> Iterator[dict]:
-    max_pieces = packer.max_seq_length - SPECIAL_TOKENS
+    max_pieces = packer.max_seq_length - tokenizer.special_tokens.pair
     for chunk in chunks(examples, _CHUNK):
         contexts = list(dict.fromkeys(example.context for example in chunk))
         ids_of = dict(zip(contexts, map(np.ndarray.tolist, tokenizer.encode_batch(contexts))))

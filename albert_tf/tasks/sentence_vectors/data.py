@@ -13,7 +13,7 @@ from albert_tf.data.worker_pool import chunks
 from albert_tf.tasks.classification.data import read_examples
 from albert_tf.tasks.classification.table_format import TableFormat
 from albert_tf.text.packing import PairPacker, by_feature
-from albert_tf.text.tokenization import WORD_START, FullTokenizer, word_starts
+from albert_tf.text.tokenization import FullTokenizer, word_starts
 from albert_tf.utils.imports import tensorflow as tf
 
 DROPOUT = 0.1  # with which simcse reads a line twice (Gao et al., 2021), if the config has none
@@ -87,7 +87,7 @@ def read_single_texts(path: str, text_column: str | None = None) -> list[str]:
 def with_replaced_words(lines: Sequence[str], tokenizer: FullTokenizer, share: float, seed: int) -> Iterator[str]:
     """The lines; in every second one, random words of the vocabulary replace about this share of the words."""
     starts = word_starts(tokenizer)
-    pieces = (piece.removeprefix(WORD_START) for piece, piece_id in tokenizer.vocab.items() if starts[piece_id])
+    pieces = (tokenizer.decode([piece_id]) for piece_id in tokenizer.vocab.values() if starts[piece_id])
     words = [piece for piece in pieces if piece.isalnum() and len(piece) > 1]
     rng = np.random.default_rng(seed)
     for number, line in enumerate(lines):

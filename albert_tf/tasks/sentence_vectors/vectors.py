@@ -15,7 +15,6 @@ from albert_tf.modeling.settings import PredictingModel, SentenceEncoderSettings
 from albert_tf.modeling.vectors import LEAST_LENGTH, prompt_text
 from albert_tf.text.graph.packing import pack_texts
 from albert_tf.text.graph.tokenization import GraphTokenizer
-from albert_tf.text.packing import SpecialTokens
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.weights.heads import checked_settings
 
@@ -28,8 +27,9 @@ def prompted(settings: SentenceEncoderSettings, texts: Sequence[str], prompt_nam
 
 def token_ids(tokenizer: FullTokenizer, texts: Sequence[str], max_seq_length: int) -> list[np.ndarray]:
     """The ids of [CLS] text [SEP] for each text, int32 [tokens], truncated to max_seq_length."""
-    special_tokens = SpecialTokens(tokenizer)
-    return [special_tokens.around(ids[: max_seq_length - 2]) for ids in tokenizer.encode_batch(list(texts))]
+    special_tokens = tokenizer.special_tokens
+    longest = max_seq_length - special_tokens.single
+    return [special_tokens.around(ids[:longest]) for ids in tokenizer.encode_batch(list(texts))]
 
 
 def text_vectors(

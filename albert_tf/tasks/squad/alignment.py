@@ -15,7 +15,7 @@ from typing import Iterator, Sequence
 
 import numpy as np
 
-from albert_tf.text.origins import NOWHERE, TracedPieces, trace_pieces
+from albert_tf.text.origins import NOWHERE, TracedPieces
 from albert_tf.text.tokenization import FullTokenizer
 
 # The release drops a question if less than this share of the paragraph's characters has a counterpart.
@@ -63,9 +63,9 @@ class AlignedParagraph:
 
 def align_paragraphs(tokenizer: FullTokenizer, texts: list[str]) -> list[AlignedParagraph]:
     """The pieces of each text and their offsets in it."""
-    as_released = tokenizer.sp_model is not None and not (tokenizer.has_bytes or tokenizer.added_tokens)
+    as_released = tokenizer.sp_model is not None and not tokenizer.has_bytes
     return [_align(traced, len(text), as_released)
-            for traced, text in zip(trace_pieces(tokenizer, texts), texts)]
+            for traced, text in zip(tokenizer.trace_batch(texts), texts)]
 
 
 def _align(traced: TracedPieces, text_length: int, as_released: bool) -> AlignedParagraph:

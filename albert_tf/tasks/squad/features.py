@@ -141,7 +141,9 @@ def _features_of_chunk(
 ) -> tuple[FeatureBlock, int]:
     """The features of a group of paragraphs, and how many questions were left out."""
     tokenizer, options = worker
-    special_tokens = SpecialTokens(tokenizer)
+    if not tokenizer.special_tokens.are_berts:
+        raise ValueError(f"rows of questions are [CLS] question [SEP] paragraph [SEP], and {tokenizer.vocabulary_file} "
+                         "makes others: its model cannot answer questions")
     aligned = align_paragraphs(tokenizer, [examples[0].paragraph_text for examples in paragraphs])
     queries = iter(tokenizer.encode_batch([example.question_text for examples in paragraphs for example in examples]))
     rows, left_out = [], 0
@@ -155,7 +157,7 @@ def _features_of_chunk(
             else:
                 length = options.max_seq_length - len(query) - SPECIAL_TOKENS
                 for index, window in enumerate(windows(len(paragraph.ids), length, options.doc_stride)):
-                    row = _row(example_index, index, query, paragraph, window, answer, special_tokens)
+                    row = _row(example_index, index, query, paragraph, window, answer, tokenizer.special_tokens)
                     rows.append((example.qas_id, *row))
             example_index += 1
     return FeatureBlock.of(rows), left_out

@@ -56,14 +56,13 @@ def convert_sentences_to_features(
 ) -> Iterator[dict[str, list[int] | int]]:
     """The rows of each sentence, in order, with `sentence`, its index. For the other features see above."""
     tag_ids = {name: number for number, name in enumerate(label_names, start=1)}
-    special_tokens = SpecialTokens(tokenizer)
     for chunk in chunks(enumerate(sentences), _CHUNK):
         words = sorted({word for _, sentence in chunk for word in sentence.words})
         # A word that is empty after normalisation becomes an unknown piece, so that it has a tag.
         encoded = tokenizer.encode_batch(words)
         pieces_of = {word: ids.tolist() or [tokenizer.unk_id] for word, ids in zip(words, encoded)}
         for number, sentence in chunk:
-            for row in _rows(sentence, pieces_of, tag_ids, special_tokens, options):
+            for row in _rows(sentence, pieces_of, tag_ids, tokenizer.special_tokens, options):
                 yield dict(row, sentence=number)
 
 
@@ -92,7 +91,7 @@ def _rows(
     for window in windows(len(ids), options.window_length, options.stride):
         here = slice(window.first, window.first + window.length)
         first_pieces = window.is_max_context & is_first[here]
-        row = special_tokens.around(ids[here])
+        row, (first, _, last, _) = special_tokens.around(ids[here]), special_tokens
         yield dict(input_ids=row.tolist(), input_mask=[1] * len(row), segment_ids=[0] * len(row),
-                   first_pieces=[0, *first_pieces.astype(int).tolist(), 0],
-                   tag_ids=[0, *np.where(first_pieces, tags[here], 0).tolist(), 0])
+                   first_pieces=[0 for _ in first] + first_pieces.astype(int).tolist() + [0 for _ in last],
+                   tag_ids=[0 for _ in first] + np.where(first_pieces, tags[here], 0).tolist() + [0 for _ in last])

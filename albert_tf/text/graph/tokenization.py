@@ -20,6 +20,7 @@ import numpy as np
 import sentencepiece
 import tensorflow as tf
 
+from albert_tf.text.foreign_tokenizer import ForeignTokenizer
 from albert_tf.text.pieces import UNKNOWN, WORD_START, DigitCommaTable, basic_tokens, preprocess_text
 from albert_tf.text.tokenization import FullTokenizer
 from albert_tf.utils.imports import tensorflow_text as tf_text
@@ -216,10 +217,10 @@ _UTF8_BYTES = 4  # the most bytes of a character
 
 def check_in_graph(tokenizer: FullTokenizer) -> None:
     """Raises ValueError if a graph cannot tokenize as this tokenizer does."""
-    if tokenizer.added_tokens:
-        raise ValueError(f"a tokenizer in a SavedModel has no added tokens, and {tokenizer.vocabulary_file} has "
-                         f"{tokenizer.added_tokens[0].content!r}: convert the model to hugging_face, or export it to "
-                         "ONNX")
+    if isinstance(tokenizer, ForeignTokenizer):
+        raise ValueError("a tokenizer in a SavedModel has the steps of ALBERT's or BERT's, and "
+                         f"{tokenizer.vocabulary_file} has others or added tokens: convert the model to hugging_face, "
+                         "or export it to ONNX")
 
 
 class GraphTokenizer(tf.Module):

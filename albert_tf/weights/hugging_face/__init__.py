@@ -6,6 +6,9 @@ WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"  # of weights in several files
 TOKENIZER_JSON, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 MODULES, LENGTH_CONFIG = "modules.json", "sentence_bert_config.json"  # of sentence-transformers
+# In this order, as AlbertTokenizer and BertTokenizer of transformers 4 have it. Without token_type_ids, transformers 5
+# does not give a model the segments of a pair.
+MODEL_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 LENGTH = "model_max_length"  # the key of TOKENIZER_CONFIG
 TORCH_WEIGHTS = "pytorch_model.bin"
 TORCH_INDEX = f"{TORCH_WEIGHTS}.index.json"

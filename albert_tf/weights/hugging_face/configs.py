@@ -37,7 +37,7 @@ from albert_tf.utils.files import (
 from albert_tf.utils.foreign_keys import check_supported
 from albert_tf.utils.outputs import write_or_remove
 from albert_tf.weights.heads import HEADS, Head
-from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES, PL_BERT_CONFIG
+from albert_tf.weights.hugging_face import CONFIG, LENGTH_CONFIG, MODULES, PL_BERT_CONFIG, TOKENIZER_JSON
 
 _CLASS_PREFIXES = {"albert": "Albert", "bert": "Bert"}
 # The kind of model (see from_pretrained) of each of Hugging Face's classes.
@@ -84,6 +84,8 @@ def read_config(folder: str) -> ModelConfig:
         values = read_json_object(path, "config file")
         if "plbert" in values:
             values = dict(_of_pl_bert(path, values, "plbert"), vocab_size=values.get("n_token"))
+    if tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
+        values.pop("tokenizer_class", None)
     model_type = values.get("model_type") or "albert"
     with errors_at(path):
         config = AlbertConfig.from_dict(dict(values, model_type=model_type))

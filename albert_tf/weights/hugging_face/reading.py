@@ -20,7 +20,6 @@ from absl import logging
 from safetensors import SafetensorError, safe_open
 
 from albert_tf.modeling.encoder import block_scope, block_variable
-from albert_tf.text.pieces import load_vocab
 from albert_tf.utils import bounds
 from albert_tf.utils.files import listed, names_in, read_json_object, version
 from albert_tf.utils.manifests import check_model_file
@@ -32,7 +31,6 @@ from albert_tf.weights.hugging_face import (
     LENGTH,
     OTHERS,
     TOKENIZER_CONFIG,
-    TOKENIZER_JSON,
     TORCH_INDEX,
     TORCH_WEIGHTS,
     WEIGHTS,
@@ -117,19 +115,13 @@ def _length(lengths: Sequence[Any], positions: int) -> int | None:
 
 
 def _vocabulary(folder: str, lower_cases: bool) -> VocabularyFiles:
-    """The vocabulary. As in transformers, tokenizer.json comes before a vocab.txt that differs.
+    """The vocabulary.
 
     sentence-transformers may lower-case texts before the tokenizer, which then keeps accents.
     """
     vocabulary = vocabulary_in(folder)
-    if not vocabulary.spm_model_file and tf.io.gfile.exists(os.path.join(folder, TOKENIZER_JSON)):
-        from albert_tf.weights.hugging_face.tokenizer_json import vocabulary_of_tokenizer_json
-
-        made = vocabulary_of_tokenizer_json(folder)
-        ids, ids_of_json = (load_vocab(file, transformers_rules=True) if file else {}
-                            for file in (vocabulary.vocab_file, made.vocab_file))
-        if not ids or ids != ids_of_json:
-            vocabulary = made
+    if vocabulary.tokenizer_json:
+        return dataclasses.replace(vocabulary, do_lower_case=lower_cases)
     if vocabulary.vocab_file:
         vocabulary = dataclasses.replace(vocabulary, transformers_rules=True)
     if lower_cases and vocabulary.do_lower_case is False:

@@ -19,41 +19,34 @@ import math
 import os
 import sys
 import unicodedata
-from typing import Any, Iterable
+from typing import Any, Iterable, Sequence
 
-import tensorflow as tf
 from google.protobuf import descriptor_pb2, message_factory, text_format
 
-from albert_tf.config import AlbertConfig
-from albert_tf.text.added_tokens import AddedToken
+from albert_tf.text.foreign_tokenizer import ForeignTokenizer
 from albert_tf.text.pieces import (
     BYTE,
     LONGEST_WORD_OF_TRANSFORMERS,
     WORD_START,
     ends_in_digit_comma,
-    load_vocab,
     vocabulary_lines,
 )
 from albert_tf.text.tokenization import FullTokenizer
-from albert_tf.utils.files import errors_at, read_json_object, version
-from albert_tf.utils.foreign_keys import check_supported
-from albert_tf.utils.outputs import folder_of_this_process, write_bytes, write_or_remove, write_text
-from albert_tf.weights.hugging_face import LENGTH, TOKENIZER_CONFIG, TOKENIZER_JSON
+from albert_tf.utils.files import read_json_object
+from albert_tf.utils.outputs import folder_of_this_process, write_bytes
+from albert_tf.weights.hugging_face import TOKENIZER_JSON
 from albert_tf.weights.hugging_face.tokenizer_options import (
     LOWERCASE,
     NFKD,
     SINGLE_SPACES,
-    SPECIAL_TOKENS_MAP,
     STRIP,
-    STRIP_ACCENTS,
     WHITE_SPACE,
     WHITESPACE_SPLIT,
-    options_in,
+    Token,
     prepend_scheme,
     replace,
     steps,
 )
-from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary
 
 # The fields of sentencepiece_model.proto that are read and written here.
 _PROTO = """
@@ -78,83 +71,39 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # type
 # Subtracted from the score of a piece that must never be chosen, such as one that ends in a digit and a comma. It is
 # the number of transformers 4.
 _NEVER_CHOSEN = 100.0
-# In this order, as AlbertTokenizer and BertTokenizer of transformers 4 have it. Without token_type_ids, transformers 5
-# does not give a model the segments of a pair.
-_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
 
 
-def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConfig, max_seq_length: int | None,
-                    needs_tokenizer_json: bool = False) -> None:
-    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, its options and the length of rows.
+def with_added_tokens(tokenizer: FullTokenizer, added: Sequence[Token], prefixes_parts: bool) -> ForeignTokenizer:
+    """A tokenizer of the same steps, which splits texts at added tokens first.
 
-    Args:
-      vocabulary: the vocabulary; if it is empty, only the length is written.
-      max_seq_length: the largest number of tokens of a row that the weights are trained with; None if unknown.
-      needs_tokenizer_json: whether the files are for programs that read only tokenizer.json and the names of special
-        tokens. WordPiece vocabularies then have these, too, and other kinds raise ValueError.
+    prefixes_parts: whether what follows such a token without a space begins with a word-start mark, as by
+    AlbertTokenizer of transformers.
     """
-    sentencepiece = bool(vocabulary.spm_model_file)
-    copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt")
-    path = os.path.join(folder, TOKENIZER_CONFIG)
-    length = min(max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
-    if not vocabulary:
-        earlier = read_json_object(path) if tf.io.gfile.exists(path) else {}
-        if earlier or max_seq_length:
-            write_text(path, json.dumps({**earlier, LENGTH: length}))
-        return
-    tokenizer = vocabulary.tokenizer()
-    if not sentencepiece:
-        _number_lines(os.path.join(folder, "vocab.txt"), tokenizer.vocab_of_file)
-    made = tokenizer_json(tokenizer) if sentencepiece else None
-    special = _special_tokens(tokenizer)
-    if needs_tokenizer_json:
-        made = made or _tokenizer_json_of_wordpiece(tokenizer)
-        write_text(os.path.join(folder, SPECIAL_TOKENS_MAP), json.dumps(special, indent=2) + "\n")
-    content = json.dumps(made, ensure_ascii=False) + "\n" if made else None
-    write_or_remove(os.path.join(folder, TOKENIZER_JSON), content)
-    values: dict[str, Any] = {
-        "do_lower_case": vocabulary.do_lower_case is not False,
-        "model_input_names": _INPUTS,
-        LENGTH: length,
-    }
-    if sentencepiece:
-        values["keep_accents"] = bool(vocabulary.keep_accents)
-    elif vocabulary.keep_accents:
-        values[STRIP_ACCENTS] = False
-    if made:
-        values.update(special)
-    if tokenizer.added_tokens:
-        values["added_tokens_decoder"] = {
-            str(token.pop("id")): token for token in _added(tokenizer, _special_ids(tokenizer))}
-    values["tokenizer_class"] = "PreTrainedTokenizerFast" if sentencepiece else "BertTokenizer"
-    write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
+    content, path = json.dumps(tokenizer_json(tokenizer, prefixes_parts)), str(tokenizer.vocabulary_file)
+    added = sorted(added, key=lambda token: (token["id"] is None, token["id"]))
+    return ForeignTokenizer(content, path, special_tokens(tokenizer), added)
 
 
-def _number_lines(path: str, vocab: dict[str, int]) -> None:
-    """Writes a vocabulary again if the numbers of its lines, which are the ids for transformers, are not the ids."""
-    if load_vocab(path, transformers_rules=True) != vocab:
-        write_text(path, vocabulary_lines(vocab))
-
-
-def tokenizer_json(tokenizer: FullTokenizer) -> dict[str, Any]:
-    """The content of tokenizer.json for a SentencePiece tokenizer. Raises ValueError if it is not a unigram model.
+def tokenizer_json(tokenizer: FullTokenizer, prefixes_parts: bool = False) -> dict[str, Any]:
+    """The content of tokenizer.json. Raises ValueError for a SentencePiece model that is not a unigram model.
 
     The ids equal FullTokenizer.encode's, except in these cases. Special tokens that are written in the text are
     special tokens. Where the vocabulary has a piece such as "1," without a word-start mark, the release's digit-comma
     rule splits it and adds a mark; here there is none. A capital sigma at the end of a word is lower-cased to the
     other small sigma.
     """
-    assert tokenizer.sp_model is not None
+    if tokenizer.sp_model is None:
+        return _tokenizer_json_of_wordpiece(tokenizer)
     model = _model_class().FromString(tokenizer.sp_model.serialized_model_proto())
     if model.trainer.model_type != _UNIGRAM:
         raise ValueError(f"{tokenizer.vocabulary_file} is no unigram model, and so cannot be written as "
                          f"{TOKENIZER_JSON}: convert to another format than Hugging Face's")
-    scheme = "never" if not model.normalizer.add_dummy_prefix else "always" if tokenizer.prefixes_parts else "first"
+    scheme = "never" if not model.normalizer.add_dummy_prefix else "always" if prefixes_parts else "first"
     is_across_words = any(WORD_START in piece.piece.decode()[1:].lstrip(WORD_START) for piece in model.pieces)
     metaspace = dict(type="Metaspace", replacement=WORD_START, prepend_scheme=scheme, split=not is_across_words)
     special = _special_ids(tokenizer)
     return dict(
-        version="1.0", truncation=None, padding=None, added_tokens=_added(tokenizer, special),
+        version="1.0", truncation=None, padding=None, added_tokens=_added(special),
         normalizer=dict(type="Sequence", normalizers=_normalizers(tokenizer, model.normalizer.charsmap)),
         pre_tokenizer=(dict(type="Sequence", pretokenizers=[WHITESPACE_SPLIT, metaspace])
                        if scheme == "always" else metaspace),
@@ -169,17 +118,17 @@ def _tokenizer_json_of_wordpiece(tokenizer: FullTokenizer) -> dict[str, Any]:
     """The content of tokenizer.json for a WordPiece vocabulary, as BertTokenizerFast of transformers 4 has it."""
     special = _special_ids(tokenizer)
     return dict(
-        version="1.0", truncation=None, padding=None, added_tokens=_added(tokenizer, special),
+        version="1.0", truncation=None, padding=None, added_tokens=_added(special),
         normalizer=dict(type="BertNormalizer", clean_text=True, handle_chinese_chars=True,
                         strip_accents=not tokenizer.keep_accents and tokenizer.do_lower_case,
                         lowercase=tokenizer.do_lower_case),
         pre_tokenizer=dict(type="BertPreTokenizer"), post_processor=_packing(special),
         decoder=dict(type="WordPiece", prefix="##", cleanup=True),
         model=dict(type="WordPiece", unk_token="[UNK]", continuing_subword_prefix="##",
-                   max_input_chars_per_word=LONGEST_WORD_OF_TRANSFORMERS, vocab=tokenizer.vocab_of_file))
+                   max_input_chars_per_word=LONGEST_WORD_OF_TRANSFORMERS, vocab=tokenizer.vocab))
 
 
-def _special_tokens(tokenizer: FullTokenizer) -> dict[str, str]:
+def special_tokens(tokenizer: FullTokenizer) -> dict[str, str]:
     """The special tokens by transformers' names."""
     pad, unk = tokenizer.convert_ids_to_tokens([tokenizer.pad_id, tokenizer.unk_id])
     special = dict(pad_token=pad, unk_token=unk, cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
@@ -188,17 +137,16 @@ def _special_tokens(tokenizer: FullTokenizer) -> dict[str, str]:
 
 def _special_ids(tokenizer: FullTokenizer) -> dict[str, int]:
     """The ids of special tokens, and of other pieces that no text has."""
-    special = _special_tokens(tokenizer)
-    vocab, sp_model = tokenizer.vocab_of_file, tokenizer.sp_model
+    special = special_tokens(tokenizer)
+    vocab, sp_model = tokenizer.vocab, tokenizer.sp_model
     controls = [piece for piece, piece_id in vocab.items() if sp_model.is_control(piece_id)] if sp_model else []
     return {token: vocab[token] for token in dict.fromkeys([*special.values(), *controls]) if token in vocab}
 
 
-def _added(tokenizer: FullTokenizer, special: dict[str, int]) -> list[dict[str, Any]]:
-    """The special tokens, and those that a folder has added."""
-    tokens = [AddedToken(token, token_id, lstrip=token == "[MASK]") for token, token_id in special.items()]
-    tokens += tokenizer.added_tokens
-    return [dict(id=token.id, **token.to_json()) for token in sorted(tokens, key=lambda token: token.id or 0)]
+def _added(special: dict[str, int]) -> list[dict[str, Any]]:
+    """The special tokens as added tokens."""
+    return [dict(id=token_id, content=token, single_word=False, lstrip=token == "[MASK]", rstrip=False,
+                 normalized=False, special=True) for token, token_id in sorted(special.items(), key=lambda x: x[1])]
 
 
 def _normalizers(tokenizer: FullTokenizer, charsmap: bytes) -> list[dict[str, Any]]:
@@ -262,22 +210,11 @@ def _model_class() -> Any:
     return message_factory.GetMessages([file])["albert_tf.Model"]
 
 
-def vocabulary_of_tokenizer_json(folder: str) -> VocabularyFiles:
-    """The vocabulary of a folder's tokenizer.json, as a file in a temporary directory."""
-    path, options = os.path.join(folder, TOKENIZER_JSON), options_in(folder)
-    made = _made(path, *version(path))
-    is_sentencepiece = made.endswith(".model")
-    return VocabularyFiles(made if is_sentencepiece else None, None if is_sentencepiece else made,
-                           *options, made_from=path)
-
-
 @functools.lru_cache(maxsize=None)
-def _made(path: str, length: int, mtime_nsec: int) -> str:
-    """The path of the vocabulary file that is made of a tokenizer.json."""
+def vocabulary_file_of(path: str, length: int, mtime_nsec: int) -> str:
+    """The path of the vocabulary file that is made of a tokenizer.json, of a version of this file."""
     content = read_json_object(path)
     model: dict[str, Any] = content["model"] if isinstance(content.get("model"), dict) else {}
-    with errors_at(path):
-        check_supported(TOKENIZER_JSON, dict(model=model.get("type") or "none"))
     try:
         if model.get("type") == "WordPiece":
             name, vocabulary = "vocab.txt", vocabulary_lines(model["vocab"]).encode()

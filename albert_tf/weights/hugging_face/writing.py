@@ -8,19 +8,34 @@ from typing import Any
 
 import ml_dtypes  # noqa: F401 (NumPy then knows bfloat16)
 import numpy as np
+import tensorflow as tf
 import yaml
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
 from albert_tf import keras
+from albert_tf.config import AlbertConfig
 from albert_tf.modeling.layers import release_name
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.settings import ClassifierSettings
 from albert_tf.modeling.vectors import POOLER
+from albert_tf.text.foreign_tokenizer import ForeignTokenizer
+from albert_tf.text.pieces import load_vocab, vocabulary_lines
 from albert_tf.utils.bounds import check_one_of
-from albert_tf.utils.outputs import output, write_text
+from albert_tf.utils.files import read_json_object
+from albert_tf.utils.outputs import output, write_or_remove, write_text
 from albert_tf.weights.heads import Head, head_of
-from albert_tf.weights.hugging_face import CONFIG, DTYPES, PL_BERT_CONFIG, PL_BERT_WEIGHTS, WEIGHTS
+from albert_tf.weights.hugging_face import (
+    CONFIG,
+    DTYPES,
+    LENGTH,
+    MODEL_INPUTS,
+    PL_BERT_CONFIG,
+    PL_BERT_WEIGHTS,
+    TOKENIZER_CONFIG,
+    TOKENIZER_JSON,
+    WEIGHTS,
+)
 from albert_tf.weights.hugging_face.configs import (
     DENSE_FOLDER,
     architecture_of,
@@ -28,10 +43,11 @@ from albert_tf.weights.hugging_face.configs import (
     model_type_of,
 )
 from albert_tf.weights.hugging_face.reading import NAMES, is_transposed
-from albert_tf.weights.hugging_face.tokenizer_json import write_tokenizer
+from albert_tf.weights.hugging_face.tokenizer_json import special_tokens, tokenizer_json
+from albert_tf.weights.hugging_face.tokenizer_options import SPECIAL_TOKENS_MAP, STRIP_ACCENTS
 from albert_tf.weights.settings import write_settings
 from albert_tf.weights.torch_writer import write_torch
-from albert_tf.weights.vocabulary import VocabularyFiles
+from albert_tf.weights.vocabulary import VocabularyFiles, copy_vocabulary
 
 
 def save_hugging_face(model: keras.Model, folder: str, vocabulary: VocabularyFiles = VocabularyFiles(),
@@ -106,6 +122,57 @@ def _write_beside_weights(
     write_settings(settings, model.config, folder)
     write_text(os.path.join(folder, CONFIG), json.dumps(values, indent=2, sort_keys=True) + "\n")
     write_tokenizer(vocabulary, folder, model.config, settings.max_seq_length, needs_tokenizer_json)
+
+
+def write_tokenizer(vocabulary: VocabularyFiles, folder: str, config: AlbertConfig, max_seq_length: int | None,
+                    needs_tokenizer_json: bool = False) -> None:
+    """Writes the vocabulary with the name that Hugging Face's tokenizers expect, its options and the length of rows.
+
+    Args:
+      vocabulary: the vocabulary; if it is empty, only the length is written.
+      max_seq_length: the largest number of tokens of a row that the weights are trained with; None if unknown.
+      needs_tokenizer_json: whether the files are for programs that read only tokenizer.json and the names of special
+        tokens. WordPiece vocabularies then have these, too, and other kinds raise ValueError.
+    """
+    sentencepiece = bool(vocabulary.spm_model_file)
+    copy_vocabulary(vocabulary, folder, "spiece.model" if sentencepiece else "vocab.txt")
+    path = os.path.join(folder, TOKENIZER_CONFIG)
+    length = min(max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
+    tokenizer = vocabulary.tokenizer() if vocabulary else None
+    if tokenizer is None or isinstance(tokenizer, ForeignTokenizer):
+        earlier = read_json_object(path) if tf.io.gfile.exists(path) else {}
+        if earlier or max_seq_length:
+            write_text(path, json.dumps({**earlier, LENGTH: length}))
+        if tokenizer and needs_tokenizer_json:
+            write_text(os.path.join(folder, SPECIAL_TOKENS_MAP), json.dumps(tokenizer.names, indent=2) + "\n")
+        return
+    if not sentencepiece:
+        _number_lines(os.path.join(folder, "vocab.txt"), tokenizer.vocab)
+    special = special_tokens(tokenizer)
+    made = tokenizer_json(tokenizer) if sentencepiece or needs_tokenizer_json else None
+    if needs_tokenizer_json:
+        write_text(os.path.join(folder, SPECIAL_TOKENS_MAP), json.dumps(special, indent=2) + "\n")
+    content = json.dumps(made, ensure_ascii=False) + "\n" if made else None
+    write_or_remove(os.path.join(folder, TOKENIZER_JSON), content)
+    values: dict[str, Any] = {
+        "do_lower_case": vocabulary.do_lower_case is not False,
+        "model_input_names": MODEL_INPUTS,
+        LENGTH: length,
+    }
+    if sentencepiece:
+        values["keep_accents"] = bool(vocabulary.keep_accents)
+    elif vocabulary.keep_accents:
+        values[STRIP_ACCENTS] = False
+    if made:
+        values.update(special)
+    values["tokenizer_class"] = "PreTrainedTokenizerFast" if sentencepiece else "BertTokenizer"
+    write_text(path, json.dumps(values, indent=2, sort_keys=True) + "\n")
+
+
+def _number_lines(path: str, vocab: dict[str, int]) -> None:
+    """Writes a vocabulary again if the numbers of its lines, which are the ids for transformers, are not the ids."""
+    if load_vocab(path, transformers_rules=True) != vocab:
+        write_text(path, vocabulary_lines(vocab))
 
 
 def class_of_hugging_face(model: keras.Model) -> str:
