@@ -156,13 +156,27 @@ else:
     tensorflow_text = LazyModule("tensorflow_text", "a SavedModel that reads texts")
 
 
+# In these versions a program of XLA with a YNN fusion (some sums over rows) can end the process if it is first executed
+# by two threads at once: both append to one vector. XLA ends a process that gives a flag which it does not know.
+_VERSIONS_WITH_YNN = ("2.21.", "2.22.")
+
+
 @functools.cache
 def start_xla() -> None:
-    """Compiles a first program with XLA, which logs two lines in each process, whatever TF_CPP_MIN_LOG_LEVEL is."""
+    """Compiles a first program with XLA, which reads its flags then: no YNN fusions for the parts of a batch.
+
+    XLA logs two lines then, whatever TF_CPP_MIN_LOG_LEVEL is; they are dropped.
+    """
     import tensorflow as tf
 
-    with tf.init_scope(), without_lines_of_cpp():  # callers may be tracing a function
-        tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(tf.constant(0.0))
+    flags = os.environ.get("XLA_FLAGS", "")
+    if tf.__version__.startswith(_VERSIONS_WITH_YNN):
+        os.environ["XLA_FLAGS"] = f"--xla_cpu_experimental_ynn_fusion_type= {flags}"
+    try:
+        with tf.init_scope(), without_lines_of_cpp():  # callers may be tracing a function
+            tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(tf.constant(0.0))
+    finally:  # jax reads the variable too, and may not know the flag
+        os.environ.update(XLA_FLAGS=flags) if flags else os.environ.pop("XLA_FLAGS", None)
 
 
 @functools.cache

@@ -21,6 +21,12 @@ encoder = albert_tf.from_pretrained("albert_tiny_en", "classifier", num_labels=2
 encoder.compile("adam", "mse")
 encoder.fit(tokenizer(["Yes."]), np.ones([1, 2]), verbose=0)
 """
+REDUCTION = """
+import tensorflow as tf
+from albert_tf.modeling.operations import compiled
+x = tf.ones([8, 48, 224])
+compiled(lambda x, y: (x + y) * tf.reduce_mean(x + y, -1, keepdims=True))(x, x)
+"""
 
 
 def printed_by(program, level=None):
@@ -46,6 +52,15 @@ def test_the_first_program_and_a_fit_need_no_extra():
     blocked = [name for name in imports._EXTRAS if name != "apache_beam"] + ["jax"]
     block = f"import sys; sys.modules.update(dict.fromkeys({blocked}))\n"
     assert printed_by(block + FIRST_PROGRAM + FITTING)[0] == "The boat was sold in May.\n"
+
+
+def test_xla_makes_no_fusions_that_two_threads_cannot_start_at_once_and_keeps_the_users_flags(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_text")
+    stdout, _ = printed_by(REDUCTION + "import os; print(os.environ['XLA_FLAGS'])")
+    assert stdout.strip() == os.environ["XLA_FLAGS"]
+    programs = [path.read_text() for path in tmp_path.glob("*cpu_after_optimizations.txt")]
+    assert any("reduce" in program for program in programs)
+    assert not any("ynn_fusion" in program for program in programs)
 
 
 def test_a_missing_module_is_told_with_its_extra(monkeypatch):
