@@ -1,11 +1,13 @@
-"""The pages of docs/ and README.md: their links and flags; README.md and the first hour also run."""
+"""The pages of docs/ and README.md: their links and flags; README.md, the page of Keras and the first hour also run."""
 
 import contextlib
+import itertools
 import json
 import pkgutil
 import re
 import shutil
 
+import numpy as np
 import pytest
 from absl import flags
 from absl.testing import flagsaver
@@ -62,6 +64,20 @@ def test_the_readme_runs_in_order(tmp_path, golden, monkeypatch):
             if block.language == "text":
                 check_printed(block.text, page.printed)
         set_offline(monkeypatch, False)
+
+
+@pytest.mark.both_stacks
+def test_the_page_of_keras_runs_in_order_up_to_what_needs_the_first_hour(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = PAGES["docs/keras.md"]
+    blocks = list(itertools.takewhile(lambda block: "verdicts" not in block.text, page.blocks))
+    assert len(blocks) == len(page.blocks) - 2
+    with ScriptSession(eagerly=True) as session:
+        for block in blocks:
+            page.run(block, tmp_path, session)
+    np.testing.assert_allclose(*(page.names[model](page.names["inputs"])["logits"] for model in ("model", "again")), atol=1e-6)
+    assert page.names["reviewer"](page.names["inputs"])["stars"].shape == (4, 1)
+    assert (tmp_path / "films_onnx/model.onnx").exists()
 
 
 @pytest.mark.long

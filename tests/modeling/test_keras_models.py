@@ -1,5 +1,7 @@
 """The models as Keras users use them: saved and loaded, cloned, compiled and fitted, as a layer of another model."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -14,8 +16,10 @@ from albert_tf.modeling.layers import layers_in
 from albert_tf.modeling.pretrainer import AlbertPretrainer
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
 from albert_tf.modeling.span import AlbertConditionalSpan, AlbertSpan
-from albert_tf.training.optimizer import ReleaseOptimizer
+from albert_tf.training.optimizer import ReleaseOptimizer, create_optimizer, learning_rate_schedule
 from albert_tf.weights.from_pretrained import from_pretrained
+
+pytestmark = pytest.mark.both_stacks
 
 TINY = tiny.TINY.replace(max_position_embeddings=8, initializer_range=0.2)
 MODELS = {
@@ -210,6 +214,34 @@ def test_within_a_users_model_it_trains_by_our_optimizer_and_is_saved_with_its_s
     again = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again(inputs), model(inputs))
     assert fit(again, 1)["loss"] == fit(model, 1)["loss"]
+
+
+@pytest.mark.parametrize("optimizer", [
+    lambda: create_optimizer("adamw", 5e-3, num_train_steps=8, num_warmup_steps=3),
+    lambda: ReleaseOptimizer(keras.optimizers.schedules.CosineDecay(5e-3, 8)),
+    lambda: keras.optimizers.Adam(learning_rate_schedule(5e-3, 8, 3)),
+], ids=["ours", "Keras' schedule", "Keras' optimizer"])
+def test_fit_takes_the_steps_of_a_loop_by_hand_on_one_device_and_on_two(optimizer, mirrored):
+    inputs = features(rows=64)
+    labels, loss_of = labels_of(inputs), SparseCrossEntropy(from_logits=True)
+    by_hand = AlbertClassifier(TINY, num_labels=2)
+    start, updates = by_hand.get_weights(), optimizer()
+    for rows in np.split(np.arange(64), 4):
+        with tf.GradientTape() as tape:
+            logits = by_hand({name: value[rows] for name, value in inputs.items()})["logits"]
+            loss = loss_of(labels[rows], logits)
+        variables = by_hand.trainable_variables
+        updates.apply_gradients(zip(tape.gradient(loss, [keras.tf_variable(each) for each in variables]), variables))
+    for scope in (contextlib.nullcontext(), mirrored.scope()):
+        with scope:
+            model = AlbertClassifier(TINY.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), 2,
+                                     classifier_dropout_prob=0.0)
+            model.set_weights(start)
+            model.compile(optimizer(), loss_of)
+        model.fit(inputs, labels, batch_size=16, shuffle=False, verbose=0)
+        for value, expected in zip(model.get_weights(), by_hand.get_weights()):
+            np.testing.assert_allclose(value, expected, atol=2e-5)
+        assert float(model.optimizer.learning_rate) == pytest.approx(float(updates.learning_rate))
 
 
 @pytest.mark.parametrize("texts", [["a text"], np.array(["a text"]), lambda: tf.constant(["a text"])])
