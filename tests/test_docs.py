@@ -75,9 +75,10 @@ def test_the_page_of_keras_runs_in_order_up_to_what_needs_the_first_hour(tmp_pat
     with ScriptSession(eagerly=True) as session:
         for block in blocks:
             page.run(block, tmp_path, session)
-    np.testing.assert_allclose(*(page.names[model](page.names["inputs"])["logits"] for model in ("model", "again")), atol=1e-6)
+    logits = [page.names[model](page.names["inputs"])["logits"] for model in ("model", "again")]
+    np.testing.assert_allclose(*logits, atol=1e-6)
     assert page.names["reviewer"](page.names["inputs"])["stars"].shape == (4, 1)
-    assert (tmp_path / "films_onnx/model.onnx").exists()
+    assert any((tmp_path / "films_onnx").glob("*.onnx"))
 
 
 @pytest.mark.long

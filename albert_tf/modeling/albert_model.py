@@ -169,7 +169,10 @@ def side_by_side(rows: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
 
 
 def required(inputs: Mapping[str, tf.Tensor], names: tuple[str, ...], shape: str) -> list[tf.Tensor]:
-    """The tensors with these names, which must have one shape, with the rank of one in words, such as [batch, seq]."""
+    """The tensors with these names, which must have one shape, with the rank of one in words, such as [batch, seq].
+
+    They are integers; Keras 3 builds a model under a distribution strategy with their means, which are floats.
+    """
     missing = [name for name in names if name not in inputs]
     if missing:
         raise ValueError(f"missing input: {', '.join(missing)}. Received: {', '.join(inputs)}")
@@ -178,7 +181,7 @@ def required(inputs: Mapping[str, tf.Tensor], names: tuple[str, ...], shape: str
         if tensor.shape.rank != shape.count(",") + 1 or not tensor.shape.is_compatible_with(tensors[0].shape):
             like = f"; {names[0]} of shape {tensors[0].shape}" if tensor is not tensors[0] else ""
             raise ValueError(f"{name} must be {shape}. Received: {name} of shape {tensor.shape}{like}")
-    return tensors
+    return [tf.cast(tensor, tf.int32) if tensor.dtype.is_floating else tensor for tensor in tensors]
 
 
 class Embeddings(ReleaseLayer):
