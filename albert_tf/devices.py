@@ -85,6 +85,13 @@ def cpu_instructions() -> frozenset[str]:
     return frozenset(_cpu().get("flags", _cpu().get("Features", "")).split())
 
 
+def cpu_kind() -> tuple[str, ...]:
+    """What decides which machine code the CPU runs: its maker, model and instructions; () where Linux does not tell."""
+    names = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU implementer",
+             "CPU architecture", "CPU variant", "CPU part", "Features")
+    return tuple(_cpu()[name] for name in names if name in _cpu())
+
+
 def cpu_name() -> str:
     """The model name of the CPU; "" where Linux does not tell it."""
     return _cpu().get("model name", "")

@@ -26,6 +26,8 @@ def ignore_functions_freed_after_tensorflow(unraisable, ending=sys.is_finalizing
 
 sys.unraisablehook = ignore_functions_freed_after_tensorflow
 GOLDEN = pathlib.Path(__file__).parent / "golden"
+# Tests write nothing to the user's folders. Compiled programs are found by the next tests.
+os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(__file__).parents[1] / ".environments/cache")
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ from absl import app, flags, logging
 
 from albert_tf.commands import flags as command_flags
 from albert_tf.commands.flags import GROUP_OF, GROUPS
+from albert_tf.training.compiled_programs import keep_programs_of_tensorflow
 from albert_tf.utils import imports
 from albert_tf.utils.processes import LAUNCHER, command_name, ended_by_signals
 
@@ -218,6 +219,8 @@ def _parse_flags(argv: list[str]) -> list[str]:
     try:
         others = flags.FLAGS(argv)
         command_flags.expand_home()
+        if "compilation_cache_dir" in flags.FLAGS:
+            keep_programs_of_tensorflow(flags.FLAGS.compilation_cache_dir)
         return others
     except flags.Error as error:
         _end_with_error(argv, command_flags.describe_error(error))

@@ -50,12 +50,13 @@ class Devices(Precision, group="Devices"):
     runtime: Annotated[
         str, OneOf(RUNTIMES), "What computes steps, evaluations and predictions. jax: jax, on all devices that it "
         "finds; TensorFlow reads the data and writes the files on the host (docs/devices.md)."] = "tensorflow"
+    compilation_cache_dir: Annotated[
+        str | None, "Directory where compiled programs are kept, so that a later run starts sooner; with TensorFlow "
+        "2.21 on a CPU, or with --runtime=jax. Empty: they are not kept. Default: albert_tf/programs in "
+        "$XDG_CACHE_HOME or ~/.cache; nothing is kept with --jax_coordinator."] = None
     shard_weights: Annotated[
         bool, "Whether each device of a machine holds a share of the weights and of the optimizer's moments instead of "
         "all of them, for models that are too large for a device."] = False
-    jax_cache_dir: Annotated[
-        str | None, "Directory of compiled programs, so that a second run starts sooner. Default: nothing is "
-        "kept."] = None
     jax_coordinator: Annotated[
         str | None, "Address, host:port, of the first of several processes that train together. auto: jax finds it, "
         "and the numbers of processes, in the environment of a cluster, such as a TPU pod or Slurm. Default: one "
@@ -77,8 +78,7 @@ class Devices(Precision, group="Devices"):
 
     def requirements(self) -> Iterable[Requirement]:  # noqa: D102
         return [*super().requirements(),
-                Requirement(("shard_weights", "jax_cache_dir", "jax_coordinator"), self.runtime == "jax",
-                            "--runtime=jax"),
+                Requirement(("shard_weights", "jax_coordinator"), self.runtime == "jax", "--runtime=jax"),
                 Requirement(("jax_num_processes", "jax_process_id"), bool(self.jax_coordinator), "--jax_coordinator")]
 
     def __post_init__(self) -> None:

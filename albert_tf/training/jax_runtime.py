@@ -25,6 +25,7 @@ from jax.extend.mlir.dialects import stablehlo
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxlib import _jax, xla_client
 
+from albert_tf.training.compiled_programs import kept_programs
 from albert_tf.training.config import AUTO, Devices
 
 _MACHINES, _DEVICES = "machines", "devices"  # the axes of the mesh
@@ -39,9 +40,13 @@ class JaxStrategy(tf.distribute.OneDeviceStrategy):
         logging.getLogger("jax").setLevel(logging.WARNING)  # it tells which kinds of devices there are not
         tf.config.set_visible_devices([], "GPU")  # TensorFlow would take their memory
         jax.config.update("jax_enable_x64", True)  # steps are counted by int64
-        if config.jax_cache_dir:
-            jax.config.update("jax_compilation_cache_dir", config.jax_cache_dir)
+        directory = config.compilation_cache_dir
+        if directory is None and config.jax_coordinator:  # a process with a program would not wait for those without it
+            directory = ""
+        if not jax.config.jax_compilation_cache_dir and (programs := kept_programs(directory)):
+            jax.config.update("jax_compilation_cache_dir", programs)
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+            jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # they would be folders in this one
         if config.jax_coordinator:
             jax.config.update("jax_enable_preemption_service", False)  # it would replace our handlers of SIGTERM
             address = None if config.jax_coordinator == AUTO else config.jax_coordinator

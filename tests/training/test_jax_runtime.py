@@ -275,11 +275,11 @@ def test_steps_whose_gradients_are_not_finite_are_skipped_and_a_run_without_othe
 def test_a_second_run_finds_its_programs_in_the_cache(runs):
     programs = []
     for name in ("first", "second"):
-        with runs.start("pre-training", f"cached/{name}", runtime="jax", jax_cache_dir=runs.folder / "programs",
+        with runs.start("pre-training", f"cached/{name}", runtime="jax", compilation_cache_dir=runs.folder / "programs",
                         precision="mixed_bfloat16") as process:
             printed, _ = process.communicate()
         assert process.returncode == 0, printed
-        programs.append({path.name for path in (runs.folder / "programs").glob("*-cache")})
+        programs.append({path.name for path in (runs.folder / "programs").glob("*/*-cache")})
     assert programs[0] == programs[1] and programs[0]
 
 
