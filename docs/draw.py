@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import html
+import math
 import pathlib
 from typing import Callable, Iterable
 
@@ -241,7 +242,39 @@ def sizes() -> Drawing:
     return picture
 
 
-PICTURES = dict(architecture=architecture, findings=findings, speed=speed, sizes=sizes)
+def losses() -> Drawing:
+    """The loss before each of eight updates: google-research/albert's as circles, albert_tf's as lines."""
+    picture = Drawing(820, 320, "The loss of eight updates by google-research/albert and by albert_tf")
+    groups: dict[str, list[dict[str, str]]] = {}
+    for row in rows_of("first_updates.csv"):
+        groups.setdefault(row["optimizer"], []).append(row)
+    values = [float(row[name]) for rows in groups.values() for row in rows for name in ("original", "albert_tf")]
+    low, high = min(values) - 0.2, max(values) + 0.2
+
+    def x_of(update: float) -> float:
+        return 20 + update * 80
+
+    def y_of(loss: float) -> float:
+        return 250 - (loss - low) / (high - low) * 200
+
+    picture.text(14, 24, "Loss before each update: a tiny model, the same batches and initial weights", "title")
+    axis(picture, x_of, range(1, 9), 260, 44, "update")
+    for tick in range(math.ceil(low), math.floor(high) + 1):
+        picture.add("line", x1=x_of(1), x2=x_of(8), y1=y_of(tick), y2=y_of(tick), cls="axis", stroke_opacity=0.35)
+        picture.text(x_of(1) - 12, y_of(tick) + 4, str(tick), "small", "end")
+    for optimizer, rows in groups.items():
+        points = [(x_of(float(row["update"])), row) for row in rows]
+        picture.add("polyline", points=" ".join(f"{x:.1f},{y_of(float(row['albert_tf'])):.1f}" for x, row in points),
+                    cls="ours", style="fill: none", stroke_width=2)
+        for x, row in points:
+            picture.add("circle", cx=x, cy=y_of(float(row["original"])), r=6, cls="other", fill_opacity=0.4)
+        title = {"lamb": "LAMB", "adamw": "AdamW"}[optimizer]
+        picture.text(x_of(8) + 12, y_of(float(rows[-1]["albert_tf"])) + 4, title)
+    picture.text(14, 310, "circles: google-research/albert; lines: albert_tf", "small")
+    return picture
+
+
+PICTURES = dict(architecture=architecture, findings=findings, speed=speed, sizes=sizes, losses=losses)
 
 if __name__ == "__main__":
     (DOCS / "pictures").mkdir(exist_ok=True)

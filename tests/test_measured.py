@@ -5,6 +5,7 @@ import csv
 import re
 import statistics
 
+import numpy as np
 from script_session import REPOSITORY
 
 from studies.intervals import standard_error
@@ -182,3 +183,12 @@ def test_the_tables_of_speed_are_the_measured_values():
                 shown.update({(cells[0], column): cell for column, cell in zip(head[1:], cells[1:]) if cell})
         assert shown == {(row["row"], row["column"]): row["value"] for row in measured
                          if (row["page"], row["section"]) == (page, section)}
+
+
+def test_the_losses_of_the_first_updates_are_those_that_the_release_recorded(golden):
+    rows = by_column(read_rows("first_updates.csv"), "optimizer")
+    for optimizer in ("lamb", "adamw"):
+        ours, release = ([float(row[name]) for row in rows[optimizer]] for name in ("albert_tf", "original"))
+        recorded = np.load(golden / f"training_{optimizer}.npz")["total_loss_onehot"]
+        np.testing.assert_allclose(release, recorded, atol=1e-6)
+        np.testing.assert_allclose(ours, release, atol=5e-5, rtol=0)
