@@ -1,15 +1,18 @@
 """The examples run, and show what they claim."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from documentation import Block, Page, check_printed
 from peers import python_of
 from script_session import ScriptSession
 
@@ -19,19 +22,41 @@ from albert_tf.tasks.classification.data import find_task, read_examples
 from albert_tf.tasks.classification.metrics import correlations
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
-NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+
+
+def cells_of(notebook):
+    """The code of each cell, which is of the shell if it begins with %%bash, and what it printed when it was stored."""
+    for cell in json.loads((EXAMPLES / notebook).read_text("utf-8"))["cells"]:
+        if cell["cell_type"] == "code" and "npm" not in cell["metadata"].get("tags", ()):
+            source, is_shell, commands = "".join(cell["source"]).partition("%%bash\n")
+            printed = "".join(line for output in cell["outputs"] for line in output["text"])
+            yield Block("bash", commands) if is_shell else Block("python", source), printed
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_and_beats_the_more_frequent_answer(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("notebook, changes", [
+    ("answer_questions.ipynb", {}), ("csv_to_browser.ipynb", {}),
+    ("share_layers.ipynb", dict(run_pretraining=dict(num_train_steps=5, num_warmup_steps=1)))])
+def test_a_notebook_of_commands_runs_and_prints_what_it_shows(notebook, changes, tmp_path, monkeypatch):
+    pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXAMPLES / "reviews", tmp_path / "reviews")
+    with ScriptSession() as session, contextlib.closing(Page(EXAMPLES / notebook)) as page:
+        for block, stored in cells_of(notebook):
+            page.run(block, tmp_path, session, **changes)
+            if block.language == "python" and not changes:
+                check_printed(stored, page.printed)
+    assert "separate: 5,132,672 parameters" in page.printed or not changes
+
+
+@pytest.mark.long
+def test_the_notebook_of_keras_beats_the_more_frequent_answer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     keras.utils.set_random_seed(1)
     names, stored = {}, ""
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        if cell["cell_type"] == "code":
-            exec(compile("".join(cell["source"]), str(path), "exec"), names)  # the repository's own code
-            stored += "".join(line for output in cell["outputs"] for line in output["text"])
+    for block, printed in cells_of("classify_texts.ipynb"):
+        exec(compile(block.text, "classify_texts.ipynb", "exec"), names)  # the repository's own code
+        stored += printed
     assert names["accuracy"] > names["majority"] + 0.1
     shown = re.search(r"^accuracy ([\d.]+); always the more frequent answer: ([\d.]+)$", stored, re.MULTILINE)
     for name, value in zip(("accuracy", "majority"), shown.groups()):
