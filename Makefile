@@ -26,7 +26,7 @@ PYTHON ?= $(shell for python in $(VERSIONS:%=python%) python3 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] not in "$(VERSIONS)".split())' 2>/dev/null \
 	&& command -v "$$python" && break; done)
 
-.PHONY: demo test test-all test-jax test-peers drills lint docs page dist clean
+.PHONY: demo test test-all environment test-jax test-peers drills lint docs page dist clean
 
 demo: $(VENV)/installed
 	$(VENV)/bin/python -m demo --output_dir=$(DEMO_DIR) --corpus=$(CORPUS) $(FLAGS)
@@ -39,6 +39,8 @@ test-all: $(VENV)/installed
 
 # Runs by jax beside those by TensorFlow. JAX is the folder of the environment; it may be VENV of the newest TensorFlow.
 JAX ?= $(ENVIRONMENTS)/jax
+environment: $(JAX)/installed
+
 test-jax: $(JAX)/installed
 	$(JAX)/bin/python -m pytest tests/training/test_jax_runtime.py -m "not slow"
 

@@ -12,6 +12,8 @@ import pytest
 from pretraining_runs import Runs, assert_bit_equal
 from synthetic_records import write_records
 
+pytestmark = pytest.mark.both_stacks
+
 FLAGS = dict(dynamic_masking=True, masked_lm_prob=0.2, gradient_accumulation_steps=2)
 # (logical devices, flags)
 PLACES = {"one device": (1, {}), "mirrored": (2, dict(distribution_strategy="mirrored"))}

@@ -10,6 +10,8 @@ from pretraining_runs import values_of
 from script_process import deterministic, run
 from two_workers import TwoWorkers
 
+pytestmark = pytest.mark.both_stacks
+
 STEPS = 4
 RESULTS = ["eval_results.json", "eval_history.jsonl", "predictions.json", "nbest_predictions.json", "null_odds.json"]
 

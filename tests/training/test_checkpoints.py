@@ -21,6 +21,8 @@ from albert_tf.training.trainer import Trainer
 from albert_tf.weights.runs import best_or_latest, checkpoint_of, numbered, saved_runs, saved_step
 from albert_tf.weights.tf1 import checkpoint_prefix
 
+pytestmark = pytest.mark.both_stacks
+
 
 class OneVariable(keras.Model):
     def __init__(self, size):

@@ -17,6 +17,8 @@ from albert_tf.training.strategy import (
     resolve_strategy,
 )
 
+pytestmark = pytest.mark.both_stacks
+
 
 @pytest.mark.parametrize("gpus, expected", [(0, "one_device"), (1, "one_device"), (2, "mirrored")])
 def test_auto_is_mirrored_where_there_are_several_gpus(monkeypatch, gpus, expected):

@@ -16,6 +16,8 @@ from albert_tf.training.config import Devices, FineTuningTraining, Schedule
 from albert_tf.training.run import new_trainer, restrict_training
 from albert_tf.weights.from_pretrained import from_pretrained
 
+pytestmark = pytest.mark.both_stacks
+
 TINY = tiny.TINY.replace(num_hidden_layers=4, initializer_range=0.5)
 BATCH = dict(tiny.rows(4, 4), label_ids=np.array([0, 1], np.int32))
 
