@@ -114,6 +114,13 @@ def test_what_a_teacher_gained_in_fine_tuning_follows_from_the_scores_of_the_see
     assert shown == measured and len(measured) == 4
 
 
+def test_the_rows_of_pairs_follow_from_the_scores_of_the_seeds():
+    models = by_column(read_rows("pairs.csv"), "model")
+    assert [[name, *cells] for name, _, *cells in table_rows("results/accuracy.md", "Pairs of texts")[1:]] == [
+        [name, *(mean_and_error(scores(rows, steps=steps)) for steps in ("100", "300"))]
+        for name, rows in models.items()]
+
+
 def test_the_rows_of_int8_follow_from_the_measured_values():
     tasks, shown = by_column(read_rows("int8_tasks.csv"), "task"), table_rows("results/accuracy.md", "int8")[1:]
     assert len(tasks) > 4
