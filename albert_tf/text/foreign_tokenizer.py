@@ -41,6 +41,9 @@ class ForeignTokenizer(FullTokenizer):
         check_installed(f"the tokenizer of {path}", "tokenizers")
         import tokenizers
 
+        if not hasattr(tokenizers.Tokenizer, "from_str"):
+            raise ValueError(f"{path} needs a version of tokenizers before {tokenizers.__version__}, which gives no "
+                             "offsets: pip install 'tokenizers<1'")
         self.do_lower_case, self.keep_accents, self.max_seq_length = lower_cases, True, max_seq_length
         self.sp_model, self.vocabulary_file, self.names = None, path, dict(names)
         self.transformers_rules = self.has_bytes = False
