@@ -138,8 +138,8 @@ class Workplace:
 
     def start(self, command, is_watched=True, **disturbance):
         """Starts a command. The disturbance is that of calls.Watch; `watch` has its calls."""
-        environment = dict(TMPDIR=self.temporary, XDG_CACHE_HOME=self.temporary, TF_CPP_MIN_LOG_LEVEL=3, OMP_NUM_THREADS=1,
-                           PYTHONHASHSEED=0, CUDA_VISIBLE_DEVICES="")
+        environment = dict(TMPDIR=self.temporary, XDG_CACHE_HOME=self.temporary, TF_CPP_MIN_LOG_LEVEL=3,
+                           OMP_NUM_THREADS=1, PYTHONHASHSEED=0, CUDA_VISIBLE_DEVICES="")
         words = string.Template(command.replace("OUT", str(self.out))).substitute(
             {name: self.finished / name for name in SCENARIOS}).split()
         ours, theirs = multiprocessing.Pipe()
