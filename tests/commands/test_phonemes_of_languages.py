@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import numpy as np
 from documentation import Page, flags_of, script_commands
@@ -35,6 +36,8 @@ def test_the_commands_of_the_page_make_an_encoder(tmp_path, monkeypatch):
     printed = {}
     with ScriptSession(eagerly=True) as session:
         for script, *arguments in filter(None, map(script_commands, PAGE.commands())):
+            if "--init_checkpoint=PLBERT" in arguments:  # the user's
+                shutil.copytree("pl_bert_cy", "PLBERT")
             changes = dict(phonemize=dict(language="de"), run_pretraining=SMALL).get(script, {})
             printed[script] = session.run(script=script, **{**flags_of(arguments), **changes})
         again = session.run(script="phonemize", input_file="text.txt", language="de", output_file="phonemes.jsonl")
