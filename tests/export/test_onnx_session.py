@@ -205,7 +205,8 @@ def run_without_tensorflow(program, folder):
 
 
 def test_the_page_gives_labels_and_probabilities_without_tensorflow(golden, tmp_path):
-    vocabulary = VocabularyFiles(shutil.copy(golden / "tiny_spm/tiny.model", tmp_path / "spiece.model"))
+    vocabulary = VocabularyFiles(shutil.copy(golden / "tiny_spm/tiny.model", tmp_path / "spiece.model"),
+                                 do_lower_case=False)
     model = albert_tf.AlbertClassifier(TINY_TEXT.replace(initializer_range=0.5), 2, label_names=["no", "yes"],
                                        max_seq_length=8)
     (tmp_path / "rte_onnx").mkdir()
