@@ -30,6 +30,8 @@ _FILE = re.compile(r"([0-9a-f]{64})\.(.+)")
 _ENDINGS = (".pb", "-cache")  # of TensorFlow's and jax's files
 _UNUSED = 0  # the time of access of a copy until it is read
 _TENSORFLOW = "TF_XLA_FLAGS"
+_FLAGS = '--tf_xla_persistent_cache_directory="{}" --tf_xla_persistent_cache_device_types=CPU '
+_FLAGS_OF_PARENT = re.compile(_FLAGS.format(r'[^"]*/albert_tf\.[0-9a-f]+'))
 
 
 def keep_programs_of_tensorflow(directory: str | None) -> None:
@@ -38,11 +40,12 @@ def keep_programs_of_tensorflow(directory: str | None) -> None:
     It must be called before both TensorFlow is imported and absl's app has started: TensorFlow looks for devices then,
     and reads TF_XLA_FLAGS. A cache that the user has set there stays.
     """
-    flags = os.environ.get(_TENSORFLOW, "")
+    flags = _FLAGS_OF_PARENT.sub("", os.environ.pop(_TENSORFLOW, ""))  # a process that started this one has its folder
+    if flags:
+        os.environ[_TENSORFLOW] = flags
     if (_tensorflow_version().startswith("2.21.") and "persistent_cache" not in flags
             and (programs := kept_programs(directory))):
-        os.environ[_TENSORFLOW] = (f'--tf_xla_persistent_cache_directory="{programs}" '
-                                   f"--tf_xla_persistent_cache_device_types=CPU {flags}")
+        os.environ[_TENSORFLOW] = _FLAGS.format(programs) + flags
 
 
 @functools.cache
