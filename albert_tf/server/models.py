@@ -6,6 +6,7 @@ rest. The signatures match the SavedModel that the head's script exports.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import itertools
@@ -168,18 +169,17 @@ class _KerasModel:
 _Model = Union[OnnxModel, _KerasModel]
 
 
-class _Tokenizer(FullTokenizer):
-    """A tokenizer that remembers the ids of long texts: each row of a request to /rerank has the same query."""
+def _remembering_ids(tokenizer: FullTokenizer) -> FullTokenizer:
+    """A copy that remembers the ids of long texts: each row of a request to /rerank has the same query."""
+    ids_of = functools.lru_cache(maxsize=8)(lambda text: tokenizer.encode_batch([text])[0])
 
-    def __init__(self, tokenizer: FullTokenizer):
-        vars(self).update(vars(tokenizer))
-        self._encode_batch = tokenizer.encode_batch
-        self._ids_of = functools.lru_cache(maxsize=8)(lambda text: tokenizer.encode_batch([text])[0])
+    def encode_batch(texts: list[str]) -> list[np.ndarray]:
+        others = iter(tokenizer.encode_batch([text for text in texts if len(text) < _LONG_TEXT]))
+        return [next(others) if len(text) < _LONG_TEXT else ids_of(text) for text in texts]
 
-    def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        """`encode` for several texts at once, int32 [pieces] each."""
-        others = iter(self._encode_batch([text for text in texts if len(text) < _LONG_TEXT]))
-        return [next(others) if len(text) < _LONG_TEXT else self._ids_of(text) for text in texts]
+    remembering = copy.copy(tokenizer)
+    vars(remembering).update(encode_batch=encode_batch)
+    return remembering
 
 
 class _Counting:
@@ -220,7 +220,7 @@ def _encoder(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
 
 def _classifier(model: _Counting, tokenizer: FullTokenizer, top_k: int) -> _Parts:
     settings, num_labels = model.settings.of_class(ClassifierSettings), model.num_labels
-    tokenizer = _Tokenizer(tokenizer)
+    tokenizer = _remembering_ids(tokenizer)
     is_regression = num_labels == 1 and not settings.multi_label
     predicted = (None, num_labels) if settings.multi_label else (None,)
     specs = dict(probabilities=Spec("float32", (None, num_labels)),
