@@ -39,6 +39,7 @@ test-all: $(VENV)/installed
 
 # Runs by jax beside those by TensorFlow. JAX is the folder of the environment; it may be VENV of the newest TensorFlow.
 JAX ?= $(ENVIRONMENTS)/jax
+# The environment alone, which .ci/run sets up while the tests of the other stack run.
 environment: $(JAX)/installed
 
 test-jax: $(JAX)/installed

@@ -169,14 +169,17 @@ def start_xla() -> None:
     """
     import tensorflow as tf
 
-    flags = os.environ.get("XLA_FLAGS", "")
+    flags = os.environ.get("XLA_FLAGS")
     if tf.__version__.startswith(_VERSIONS_WITH_YNN):
-        os.environ["XLA_FLAGS"] = f"--xla_cpu_experimental_ynn_fusion_type= {flags}"
+        os.environ["XLA_FLAGS"] = f"--xla_cpu_experimental_ynn_fusion_type= {flags or ''}"
     try:
         with tf.init_scope(), without_lines_of_cpp():  # callers may be tracing a function
             tf.function(lambda x: x + 1.0, jit_compile=True, autograph=False)(tf.constant(0.0))
     finally:  # jax reads the variable too, and may not know the flag
-        os.environ.update(XLA_FLAGS=flags) if flags else os.environ.pop("XLA_FLAGS", None)
+        if flags is None:
+            os.environ.pop("XLA_FLAGS", None)
+        else:
+            os.environ["XLA_FLAGS"] = flags
 
 
 @functools.cache
