@@ -13,7 +13,7 @@ from albert_tf import keras
 from albert_tf.commands import bert_to_albert
 from albert_tf.export.conversion import save
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
 from albert_tf.weights.vocabulary import VocabularyFiles
 
 pytestmark = pytest.mark.both_stacks

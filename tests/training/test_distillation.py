@@ -15,7 +15,7 @@ from albert_tf.modeling.settings import SentenceEncoderSettings
 from albert_tf.modeling.span import AlbertSpan
 from albert_tf.pretraining.objective import DistilledPretrainingObjective, PretrainingObjective
 from albert_tf.tasks.classification.task import ClassificationObjective, LabelLoss
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
 from albert_tf.tasks.squad.task import ConditionalSpanObjective, SpanObjective
 from albert_tf.tasks.tagging.task import TaggingObjective
 from albert_tf.training.distillation import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
 from albert_tf.tasks.sentence_vectors.vectors import projection
 from albert_tf.training.prediction import mean_of
 

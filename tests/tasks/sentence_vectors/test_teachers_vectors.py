@@ -8,7 +8,8 @@ from tiny import TINY_TEXT
 
 from albert_tf.tasks.sentence_vectors import task as module
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig
-from albert_tf.tasks.sentence_vectors.task import PROJECTION, SentenceEmbeddings, SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.task import PROJECTION, SentenceEmbeddings
 from albert_tf.training.teacher import StoredTeacher
 
 

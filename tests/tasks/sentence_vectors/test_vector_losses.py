@@ -10,7 +10,7 @@ from tiny import TINY
 
 from albert_tf import keras
 from albert_tf.modeling.sentence_encoder import AlbertSentenceEncoder
-from albert_tf.tasks.sentence_vectors.task import SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
 from albert_tf.training.optimizer import create_optimizer
 from albert_tf.training.trainer import Trainer, _dropout_seed
 
