@@ -19,6 +19,7 @@ So after any number of batches the records have been taken equally often, to wit
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import itertools
@@ -34,6 +35,8 @@ from albert_tf.utils.progress import count_of
 
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384)
 WINDOW = 50  # batches within which examples are sorted by length
+# Compiling a step for a length takes as long as 2 to 5 steps, and the next longer length adds a third to a step.
+_STEPS_OF_A_LENGTH = 10
 _SHUFFLE_BUFFER = 20_000  # records; the order of the files also changes with the epoch
 _COUNTED_AT_ONCE = 1_000  # records; a function call for each record would take 40 times as long
 
@@ -100,6 +103,20 @@ def evaluation_rows(table: FeatureTable, batch_size: int) -> np.ndarray:
 def padded_lengths(table: FeatureTable, rows: np.ndarray, buckets: tuple[int, ...]) -> list[int]:
     """The length to which the batch of each step is padded (see table_batches), for rows [steps, batch_size]."""
     return np.array(buckets)[np.searchsorted(buckets, np.asarray(table.lengths)[rows].max(axis=1))].tolist()
+
+
+def lengths_of_run(table: FeatureTable, rows: np.ndarray, buckets: tuple[int, ...]) -> tuple[int, ...]:
+    """The buckets that pay for their compilation in a run with these rows, [steps, batch_size].
+
+    A bucket that fewer than 10 steps would use is left out, and they use the next longer one. The longest one stays.
+    """
+    steps, waiting, lengths = collections.Counter(padded_lengths(table, rows, buckets)), 0, []
+    for length in sorted(steps):
+        waiting += steps[length]
+        if waiting >= _STEPS_OF_A_LENGTH or length == max(steps):
+            lengths.append(length)
+            waiting = 0
+    return tuple(lengths)
 
 
 def table_batches(

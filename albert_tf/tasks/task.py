@@ -19,6 +19,7 @@ from albert_tf.config import AlbertConfig
 from albert_tf.data.batching import (
     EvaluationData,
     bucket_lengths,
+    lengths_of_run,
     padded_lengths,
     table_batches,
     table_to_evaluate,
@@ -184,12 +185,13 @@ class Task(loop.Task):
         table, schedule = self.training_set
         rows = training_rows(table, self.training.train_batch_size, schedule.num_train_steps, seed,
                              self.options.group_by_length)
+        lengths = lengths_of_run(table, rows, self.buckets)
 
         def batches_from(first_step: int) -> Callable[[tf.distribute.InputContext], tf.data.Dataset]:
             # With several workers, only an endless data set keeps its static batch size.
-            return lambda context: table_batches(table, rows[first_step:], self.buckets, context).repeat()
+            return lambda context: table_batches(table, rows[first_step:], lengths, context).repeat()
 
-        return loop.TrainingData(schedule, batches_from, padded_lengths(table, rows, self.buckets), shapes_vary=True)
+        return loop.TrainingData(schedule, batches_from, padded_lengths(table, rows, lengths), shapes_vary=True)
 
     def dev_sets(self) -> list[EvaluationData]:
         """The batches of the dev sets."""

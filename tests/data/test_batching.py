@@ -12,6 +12,7 @@ from albert_tf.data.batching import (
     WINDOW,
     bucket_lengths,
     evaluation_rows,
+    lengths_of_run,
     padded_lengths,
     table_batches,
     training_rows,
@@ -50,6 +51,20 @@ def test_each_batch_has_the_smallest_bucket_that_holds_it(examples):
         assert batch["input_ids"].shape == (BATCH, min(bucket for bucket in buckets if bucket >= longest))
     rows = training_rows(examples, BATCH, 30, 1)
     assert padded_lengths(examples, rows, buckets) == [batch["input_ids"].shape[1] for batch in training(examples, 30)]
+
+
+def test_a_length_of_fewer_than_10_steps_is_padded_to_the_next_longer_one(examples):
+    buckets = bucket_lengths(MAX_SEQ_LENGTH)
+    for steps in (1, 20, 60):
+        rows = training_rows(examples, BATCH, steps, 1)
+        lengths = lengths_of_run(examples, rows, buckets)
+        before, after = (padded_lengths(examples, rows, each) for each in (buckets, lengths))
+        assert set(lengths) <= set(buckets) and max(after) == max(before)
+        assert all(old <= new for old, new in zip(before, after, strict=True))
+        assert all(after.count(length) >= 10 for length in lengths[:-1])
+    assert len(lengths_of_run(examples, training_rows(examples, BATCH, 9, 1), buckets)) == 1
+    many = training_rows(examples, BATCH, 2_000, 1)
+    assert lengths_of_run(examples, many, buckets) == tuple(sorted(set(padded_lengths(examples, many, buckets))))
 
 
 def test_padding_changes_nothing_but_the_padding(examples):
