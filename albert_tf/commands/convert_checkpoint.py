@@ -101,14 +101,15 @@ def main(options: Options) -> None:
     arguments = pooling_arguments(selected, head, options.pooling)
     source = selected.weights
     if source is None:
-        if sharing.share_layers is not None:
-            raise ValueError("--share_layers is for weights: set --init_checkpoint, or set num_hidden_groups in the "
-                             "file of --albert_config_file")
+        for name in ("share_layers", "kept_layers"):
+            if getattr(sharing, name):
+                raise ValueError(f"--{name} is for weights: set --init_checkpoint, or set the number of layers and "
+                                 "groups in the file of --albert_config_file")
         config = config.replace(embedding_size=sharing.embedding_size or config.embedding_size)
         save_random(config, output_dir, options.to, head, vocabulary, options.dtype, **arguments)
     else:
-        if sharing.embedding_size is not None or sharing.share_layers is not None:
-            source = reshaped(source, sharing.embedding_size, sharing.share_layers)
+        if sharing != Sharing():
+            source = reshaped(source, sharing.embedding_size, sharing.share_layers, sharing.kept_layers)
             config = config.replace(**{name: getattr(source.config, name) for name in RESHAPED})
         convert(source, output_dir, options.to, head, config, vocabulary, options.dtype, **arguments)
     if options.upload is not None:

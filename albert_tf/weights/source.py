@@ -135,6 +135,10 @@ class ReleasedCheckpoint(Config, group="Model"):
 class Sharing(Config):
     """A model that becomes smaller, or gets wider embeddings."""
 
+    kept_layers: Annotated[
+        tuple[int, ...], bounds.LAYERS, "Comma-separated numbers of the layers that the written model has, such as "
+        "2,4,6 for every second layer of a BERT or of an ALBERT without sharing; it then needs further training. "
+        "Default: all."] = ()
     embedding_size: Annotated[
         int | None, bounds.Bounds(1, 2**16), "Another embedding size (E) for the written model, which then needs "
         "further training. A larger one: new columns are random, and the weights that read them start at zero. A "

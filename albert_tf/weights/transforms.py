@@ -5,7 +5,8 @@ A reader and a command apply them in this order::
     without_identity   in the readers of Hugging Face and keras-hub, if E == H: no projection
     first_layers       num_layers: the model is cut after one of its first layers
     unshared           unshare_layers: layers do not share weights
-    reshaped           share_layers, embedding_size: fewer weights, or wider embeddings, as a start for further training
+    reshaped           kept_layers, share_layers, embedding_size: fewer weights, or wider embeddings, as a start for
+                       further training
 
 `first_layers` applies `unshared` itself if its result cannot share.
 
@@ -23,7 +24,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from typing import Collection, Iterator, Mapping
+from typing import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -37,7 +38,7 @@ from albert_tf.utils.progress import count_of
 from albert_tf.weights.stored_model import StoredModel, StoredTensor
 
 # What `reshaped` changes in a config.
-RESHAPED = ("embedding_size", "num_hidden_groups", "cross_layer_sharing")
+RESHAPED = ("embedding_size", "num_hidden_layers", "num_hidden_groups", "cross_layer_sharing")
 # Standard deviation of new columns of the embeddings: a fraction of what trained ones have (0.05 to 0.15).
 _STDDEV = 0.02
 _SEED = 12345  # of the random values of new columns
@@ -127,17 +128,40 @@ def _copies(name: str, config: AlbertConfig) -> Iterator[str]:
             yield f"{block_scope(layer, inner)}/{variable}"
 
 
-def reshaped(source: StoredModel, embedding_size: int | None, num_hidden_groups: int | None) -> StoredModel:
-    """The source of a model with another embedding size, and with layers that share their weights in groups.
+def reshaped(
+    source: StoredModel, embedding_size: int | None, num_hidden_groups: int | None, layers: Sequence[int] = ()
+) -> StoredModel:
+    """The source of a model of some layers, with layers that share weights in groups, and another embedding size.
 
-    None: as in the source. Only embeddings that are as wide as the encoder, BERT's, can become narrower.
+    None and (): as in the source. Only embeddings that are as wide as the encoder, BERT's, can become narrower.
     """
+    if layers:
+        source = with_layers(source, layers)
     if num_hidden_groups is not None:
         source = shared(source, num_hidden_groups)
     if embedding_size is None:
         return source
     is_wide = source.config.embedding_size == source.config.hidden_size
     return (factorized if is_wide else widened)(source, embedding_size)
+
+
+def with_layers(source: StoredModel, layers: Sequence[int]) -> StoredModel:
+    """The source of a model of some layers, by their numbers from 1, of one whose layers do not share weights."""
+    config = source.config
+    _check_unshared(source)
+    if list(layers) != sorted(set(layers)) or layers[-1] > config.num_hidden_layers:
+        raise ValueError(f"--kept_layers must have rising numbers from 1 to {config.num_hidden_layers}, the number of "
+                         f"layers of {source.path}. Received: {','.join(map(str, layers))}")
+    indices = {number - 1: index for index, number in enumerate(layers)}
+    tensors = {}
+    for name, tensor in source.tensors.items():
+        block = block_variable(name)
+        if block is None:
+            tensors[name] = tensor
+        elif block.group in indices:
+            tensors[f"{block_scope(indices[block.group], block.inner)}/{block.name}"] = tensor
+    cut = unshared_config(config).replace(num_hidden_layers=len(layers))
+    return dataclasses.replace(source, tensors=tensors, optional_config=cut)
 
 
 def widened(source: StoredModel, embedding_size: int) -> StoredModel:
@@ -214,8 +238,7 @@ def shared(source: StoredModel, num_hidden_groups: int) -> StoredModel:
     """The source of a model with layers in groups of equal size, which share the means of their weights."""
     config = source.config
     layers = config.num_hidden_layers
-    if config.num_attention_blocks < layers or config.num_ffn_blocks < layers:
-        raise ValueError(f"{source.path} has layers that share their weights already")
+    _check_unshared(source)
     if config.inner_group_num > 1 or layers % num_hidden_groups:
         raise ValueError(f"{source.path} has {layers} layers of {count_of(config.inner_group_num, 'block')}, which "
                          f"cannot be {num_hidden_groups} groups of equal size")
@@ -232,6 +255,12 @@ def shared(source: StoredModel, num_hidden_groups: int) -> StoredModel:
     logging.info("%s of layers keep %.2f to %.2f of the kernels' squared norms", count_of(num_hidden_groups, "group"),
                  min(kept), max(kept))
     return _with_values(source, values, config, blocks)
+
+
+def _check_unshared(source: StoredModel) -> None:
+    config = source.config
+    if min(config.num_attention_blocks, config.num_ffn_blocks) < config.num_hidden_layers:
+        raise ValueError(f"{source.path} has layers that share their weights already")
 
 
 def _with_values(

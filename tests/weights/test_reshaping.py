@@ -1,11 +1,13 @@
 """Models with other layers, groups or positions than their weights."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
 from in_process import loaded
-from tiny import rows
+from tiny import rows, values_of
 
 import albert_tf
 from albert_tf import keras
@@ -102,6 +104,19 @@ def test_every_sharing_is_undone_with_equal_outputs(tmp_path, changes):
     np.testing.assert_array_equal(model(BATCH)["encoder_outputs"][0], again(BATCH)["encoder_outputs"][0])
 
 
+def test_kept_layers_have_the_weights_that_they_had(tmp_path):
+    before = values_of(saved(tmp_path, cross_layer_sharing="none"))
+    cut, report = build(reshaped(open_model(str(tmp_path)), None, None, (2, 4)), "encoder")
+    assert cut.config.num_hidden_layers == 2 and not report.not_restored and not report.not_used
+    numbers = {"group_0/": "group_1/", "group_1/": "group_3/"}
+    for name, value in values_of(cut).items():
+        old = re.sub("group_[01]/(?=inner)", lambda match: numbers[match[0]], name)
+        np.testing.assert_array_equal(value, before[old])
+    for layers in ((4, 2), (2, 2), (2, 5)):
+        with pytest.raises(ValueError, match="--kept_layers must have rising numbers from 1 to 4"):
+            reshaped(open_model(str(tmp_path)), None, None, layers)
+
+
 @pytest.mark.parametrize("changes, message", [
     (dict(num_hidden_layers=900, num_hidden_groups=900), "asks for group 2, inner group 1"),
     (dict(num_hidden_layers=2, inner_group_num=400), "asks for group 1, inner group 2"),
@@ -156,7 +171,8 @@ def bert(tmp_path_factory) -> StoredModel:
     (lambda bert, narrow: widened(narrow, 64), r"hidden size \(64\)"),
     (lambda bert, narrow: reshaped(bert, None, 3), "4 layers .* 3 groups"),
     (lambda bert, narrow: reshaped(bert, 64, None), "from 2 to 63"),
-    (lambda bert, narrow: reshaped(narrow, None, 1), "share their weights already")])
+    (lambda bert, narrow: reshaped(narrow, None, 1), "share their weights already"),
+    (lambda bert, narrow: reshaped(narrow, None, None, (1,)), "share their weights already")])
 def test_sizes_that_are_not_possible_are_named(bert, narrow, make, parts):
     with pytest.raises(ValueError, match=parts):
         make(bert, open_model(narrow[1]))
