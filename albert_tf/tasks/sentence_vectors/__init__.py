@@ -4,9 +4,9 @@
         --output_dir=sentences --do_train --do_eval
 
 --objective=sts trains on the scores of STS-B, pairs on texts that belong together (two columns of --train_file, and
-hard negatives after them), simcse on single lines of text (--train_file), and distillation on the vectors that
---teacher_checkpoint makes of such lines, or that --teacher_vectors has. If the script is started again with the same
-flags, training continues from the latest checkpoint.
+hard negatives after them), and simcse on single lines of text (--train_file). From --teacher_checkpoint, or vectors in
+--teacher_vectors, distillation learns the vectors of such lines, and tokens the hidden states of all their tokens. If
+the script is started again with the same flags, training continues from the latest checkpoint.
 """
 
 from albert_tf.tasks.sentence_vectors.config import SentenceVectorsConfig as Options

@@ -27,15 +27,16 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
 
     training: FineTuningTraining = FineTuningTraining(learning_rate=3e-5, train_batch_size=64)
     objective: Annotated[
-        str, OneOf(("sts", "pairs", "simcse", "distillation")), "Training objective. sts: the cosine of two texts "
-        "predicts STS-B's score. pairs: the two texts of a row are nearest to each other in their batch. simcse: like "
-        f"pairs, with each line and the same line under another dropout mask (of the rate {DROPOUT} if the config has "
-        "no dropout). distillation: the vectors of lines are learned from --teacher_checkpoint or "
-        "--teacher_vectors."] = "sts"
+        str, OneOf(("sts", "pairs", "simcse", "distillation", "tokens")), "Training objective. sts: the cosine of two "
+        "texts predicts STS-B's score. pairs: the two texts of a row are nearest to each other in their batch. simcse: "
+        f"like pairs, with each line and the same line under another dropout mask (of the rate {DROPOUT} if the config "
+        "has no dropout). distillation: the vectors of lines are learned from --teacher_checkpoint or "
+        "--teacher_vectors. tokens: the vectors and the hidden states of all tokens are learned from "
+        "--teacher_checkpoint, for lines and for pairs of lines. It is a better start for fine-tuning."] = "sts"
     train_file: Annotated[
         str | None, "Path of the training data. For --objective=pairs it is a .tsv or .csv file with two columns and "
-        "no header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse and distillation it is "
-        "UTF-8 text, one text on each line, or a table with --text_column."] = None
+        "no header, or JSON lines or Parquet with text_a and text_b. For --objective=simcse, distillation and tokens "
+        "it is UTF-8 text, one text on each line, or a table with --text_column."] = None
     text_column: Annotated[str | None, text_column_help("text")] = None
     teacher_vectors: Annotated[
         str | None, "Path of the vectors of the lines or rows of --train_file by any model, of any width, instead of "
@@ -76,9 +77,13 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.objective == "distillation") != bool(self.teacher_checkpoint) + bool(self.teacher_vectors):
-            raise ValueError("--objective=distillation needs one teacher, and other objectives none: set it with "
-                             "either --teacher_checkpoint or --teacher_vectors, or set none of the three")
+        learns = self.objective in ("distillation", "tokens")
+        if learns != bool(self.teacher_checkpoint) + bool(self.teacher_vectors):
+            raise ValueError("--objective=distillation and tokens need one teacher, and other objectives none: set it "
+                             "with --teacher_checkpoint or, for distillation, --teacher_vectors")
+        if self.objective == "tokens" and self.teacher_vectors:
+            raise ValueError("--objective=tokens needs --teacher_checkpoint instead of --teacher_vectors, which has no "
+                             "vectors of tokens")
         # The trainer makes one part, so threads are not divided.
         if self.objective in ("pairs", "simcse") and not self.devices.cpu_parts:
             object.__setattr__(self, "devices", dataclasses.replace(self.devices, cpu_parts=1))

@@ -138,3 +138,27 @@ def line_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int) -
 
     made_from = dict(lines=digest("\n".join(lines).encode("utf-8", "surrogatepass")))
     return cache.table("lines_train", made_from, FeatureSchema(max_seq_length, {}), features)
+
+
+# What the second text of a row of token_table is, with its share of the rows.
+_SECOND_TEXTS = dict(none=0.4, next=0.3, other=0.15, changed=0.15)
+_CHANGED = 0.3  # of the tokens of a changed text
+
+
+def token_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int, seed: int) -> FeatureTable:
+    """The features of a row for each line: the line alone, or before another text.
+
+    That is the next line, a random one, or the line itself with tokens of a random one instead of some of its tokens.
+    """
+    def features() -> Iterator[dict]:
+        packer, rng = PairPacker(cache.tokenizer, max_seq_length, pad=False), np.random.default_rng(seed)
+        for chunk in chunks(lines, _CHUNK):
+            texts = cache.tokenizer.encode_batch(chunk)
+            for ids, following in zip(texts, [*texts[1:], texts[0]]):
+                other = texts[rng.integers(len(texts))]
+                changed = np.where(rng.random(len(ids)) < _CHANGED, np.resize(other, len(ids)), ids)
+                seconds = dict(none=(), next=following, other=other, changed=changed)
+                yield packer.pack(ids, seconds[rng.choice(list(seconds), p=list(_SECOND_TEXTS.values()))])
+
+    made_from = dict(lines=digest("\n".join(lines).encode("utf-8", "surrogatepass")), seed=seed)
+    return cache.table("tokens_train", made_from, FeatureSchema(max_seq_length, {}), features)

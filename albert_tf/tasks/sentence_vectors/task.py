@@ -30,11 +30,14 @@ from albert_tf.tasks.sentence_vectors.data import (
     read_pairs,
     read_scored_pairs,
     read_single_texts,
+    token_table,
 )
 from albert_tf.tasks.sentence_vectors.objective import SentenceVectorObjective
+from albert_tf.tasks.sentence_vectors.token_objective import TokenObjective
 from albert_tf.tasks.sentence_vectors.vectors import export_sentence_encoder, projection, prompted, text_vectors
 from albert_tf.tasks.task import Checkpoint, Setup, TableToPredict, Task, TeacherPredict, TrainedModels
 from albert_tf.training.evaluation import report_predicted
+from albert_tf.training.objective import Objective
 from albert_tf.training.prediction import Predictions, mean_of
 from albert_tf.training.strategy import is_chief
 from albert_tf.training.teacher import StoredTeacher, Teacher
@@ -80,8 +83,12 @@ class SentenceEmbeddings(Task):
             self.teacher = StoredTeacher("teacher_vectors", options.teacher_vectors,
                                          SentenceVectorObjective.TEACHER_OUTPUTS)
         if options.do_train and options.teacher_checkpoint:
-            self.teacher = Teacher(options.teacher_checkpoint, "sentence_encoder",
-                                   SentenceVectorObjective.TEACHER_OUTPUTS)
+            teacher = Teacher(options.teacher_checkpoint, "sentence_encoder", SentenceVectorObjective.TEACHER_OUTPUTS)
+            if options.objective == "tokens":
+                teacher.check_tokens(setup.tokenizer, self.config, self.buckets[-1])
+                self._token_teacher = teacher
+            else:
+                self.teacher = teacher
 
     def objective(self, config: AlbertConfig) -> SentenceVectorObjective:
         options = self.options
@@ -92,6 +99,12 @@ class SentenceEmbeddings(Task):
         return SentenceVectorObjective(model, objective, options.temperature, options.matryoshka_dims,
                                        options.whole_batch_negatives)
 
+    def training_objective(self) -> Objective:
+        objective = super().training_objective()
+        if self.options.objective != "tokens":
+            return objective
+        return TokenObjective(objective.model, self._token_teacher.model())
+
     def training_table(self) -> FeatureTable:
         options = self.options
         if options.objective == "sts":
@@ -99,6 +112,8 @@ class SentenceEmbeddings(Task):
         if options.objective == "distillation":
             return line_table(self.setup.cache, [self.prompt + line for line in self.lines],
                               self.setup.max_seq_length)
+        if options.objective == "tokens":
+            return token_table(self.setup.cache, self.lines, self.setup.max_seq_length, options.training.random_seed)
         return self._table(self.pairs, "train")
 
     @functools.cached_property
@@ -114,11 +129,11 @@ class SentenceEmbeddings(Task):
 
     @functools.cached_property
     def lines(self) -> list[str]:
-        """The lines of --train_file, for simcse and distillation."""
+        """The lines of --train_file, for simcse, distillation and tokens."""
         return read_single_texts(self.options.path_of("train_file"), self.options.text_column)
 
     def texts(self, split: str) -> Iterable[str]:
-        if self.options.objective == "distillation" and split == "train":
+        if self.options.objective in ("distillation", "tokens") and split == "train":
             return self.lines
         is_scored = split == "dev" or self.options.objective == "sts"
         return (text for pair in (self._scored_pairs(split) if is_scored else self.pairs) for text in pair.texts)
