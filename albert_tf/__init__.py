@@ -53,9 +53,7 @@ def __getattr__(name: str) -> Any:
             with imports.quietly():
                 return getattr(importlib.import_module(_MODULE_OF[name]), name)
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"albert_tf.{name} needs the package {error.name}, which is not installed: `pip "
-                                      "install albert-tf` installs all. Without TensorFlow, use FullTokenizer and ONNX "
-                                      "Runtime (docs/serving.md#onnx)", name=error.name) from None
+            raise ModuleNotFoundError(imports.missing_package(f"albert_tf.{name}", error), name=error.name) from None
     if name in _PACKAGES:
         return importlib.import_module(f"albert_tf.{name}")
     raise AttributeError(f"module 'albert_tf' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 import signal
 import sys
 
+from albert_tf.utils.imports import missing_package
 from albert_tf.utils.processes import LAUNCHER
 
 
@@ -21,6 +22,8 @@ def main() -> None:
     except KeyboardInterrupt:  # before the command handles it
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
+    except ModuleNotFoundError as error:
+        sys.exit(f"{LAUNCHER}: error: {missing_package(name, error)}")
 
 
 if __name__ == "__main__":

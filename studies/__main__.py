@@ -68,7 +68,8 @@ def run_study(study: Study) -> None:
         if run_trial(trial):
             differences = write_results(study, trials, directory)
     for _, label, other, title, difference, low, high in differences:
-        print(f"{title}: {label} − {other}: {difference:+} ({low:+} to {high:+})")
+        interval = "" if low == "" else f" ({low:+} to {high:+})"  # none with a single seed
+        print(f"{title}: {label} − {other}: {difference:+}{interval}")
     print(directory)
 
 

@@ -89,12 +89,12 @@ def write_results(study: Study, trials: list[Trial], directory: str) -> list[tup
                 if by_seed]
     titles = list(next(iter(rows.values())).values)
     differences = [(study.name, label, other, title,
-                    *(round(value, 1) for value in compare(rows[label], rows[other], title)))
+                    *(_rounded(value, 1) for value in compare(rows[label], rows[other], title)))
                    for label, other in study.references.items() if label != other for title in titles
                    if title != LOSS and rows[label].values[title] and rows[other].values[title]]
     tables: dict[str, list[tuple]] = {
         "scores": [("study", "configuration", "column", "mean", "standard_error"), *(
-            (study.name, label, title, *(round(of(list(by_seed.values())), 3 if title == LOSS else 1)
+            (study.name, label, title, *(_rounded(of(list(by_seed.values())), 3 if title == LOSS else 1)
                                          for of in (statistics.mean, standard_error)))
             for label, title, by_seed in measured)],
         "seeds": [("study", "configuration", "seed", "column", "value"), *(
@@ -106,6 +106,11 @@ def write_results(study: Study, trials: list[Trial], directory: str) -> list[tup
     write_charts(os.path.join(directory, "results.svg"), [
         _panel(title, [list(row.values[title].values()) for row in rows.values()], list(rows)) for title in titles])
     return differences
+
+
+def _rounded(value: float, digits: int) -> float | str:
+    """A value as the CSV files have it: empty if a single seed has none."""
+    return "" if math.isnan(value) else round(value, digits)
 
 
 def _panel(title: str, values: list[list[float]], labels: list[str]) -> Panel:

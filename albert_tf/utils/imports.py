@@ -122,6 +122,12 @@ def check_installed(user: str, *modules: str) -> None:
                              f"{requirements}, or in a clone of albert_tf pip install '.[{extra}]'")
 
 
+def missing_package(user: str, error: ModuleNotFoundError) -> str:
+    """What to install for `user`, which could not import a package that every installation has."""
+    return (f"{user} needs the package {error.name}, which is not installed: `pip install .` in a clone of albert_tf "
+            "installs all that it needs. Without TensorFlow, use FullTokenizer and ONNX Runtime (docs/serving.md#onnx)")
+
+
 class LazyModule:
     """A module that is imported when one of its names is first used. For `user` see check_installed."""
 

@@ -217,5 +217,10 @@ def test_the_page_gives_labels_and_probabilities_without_tensorflow(golden, tmp_
     export = from_onnx(str(tmp_path / "rte_onnx"))
     labels, = albert_tf.classify_texts(export, export.tokenizer, ["He sold the boat."], ["The boat was sold."])
     assert not error and ast.literal_eval(printed) == pytest.approx(dict(labels), abs=1e-6)
+    message = "needs the package tqdm, which is not installed: `pip install .` in a clone of albert_tf"
     assert run_without_tensorflow("import albert_tf; albert_tf.from_onnx", tmp_path)[1].startswith(
-        "ModuleNotFoundError: albert_tf.from_onnx needs the package tqdm, which is not installed: ")
+        f"ModuleNotFoundError: albert_tf.from_onnx {message}")
+    command = "import albert_tf.__main__; sys.argv[1:] = ['serve']; albert_tf.__main__.main()"
+    assert run_without_tensorflow(command, tmp_path)[1].endswith(
+        f"error: serve {message} installs all that it needs. Without TensorFlow, use FullTokenizer and ONNX Runtime "
+        "(docs/serving.md#onnx)")

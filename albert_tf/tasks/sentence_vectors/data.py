@@ -157,7 +157,7 @@ def token_table(cache: FeatureCache, lines: Sequence[str], max_seq_length: int, 
             for ids, following in zip(texts, [*texts[1:], texts[0]]):
                 other = texts[rng.integers(len(texts))]
                 changed = np.where(rng.random(len(ids)) < _CHANGED, np.resize(other, len(ids)), ids)
-                seconds = dict(none=(), next=following, other=other, changed=changed)
+                seconds = dict(none=ids[:0], next=following, other=other, changed=changed)
                 yield packer.pack(ids, seconds[rng.choice(list(seconds), p=list(_SECOND_TEXTS.values()))])
 
     made_from = dict(lines=digest("\n".join(lines).encode("utf-8", "surrogatepass")), seed=seed)
