@@ -2,8 +2,8 @@
 
     python -m benchmarks.bert_to_albert --model=all-MiniLM-L6-v2 --data=data --text=lines.txt --output_dir=out
 
-Each configuration learns the vectors of --model, a sentence encoder, by the two steps of bert_to_albert: from the first
---num_lines lines of --text, a sentence on each line, read once. The last step is measured. The program writes a row for
+Each configuration learns from --model, a sentence encoder, by the two steps of bert_to_albert: from the first
+--num_lines lines of --text, a sentence on each line, read --num_epochs times. The last step is measured. The program writes a row for
 each configuration, seed and number of lines to bert_to_albert.csv in --output_dir:
 
     start_spearman, spearman   Spearman's correlation on STS-B's dev set, before and after the training
@@ -50,6 +50,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "plain": SHARED,
     **{f"E {size}": dict(SHARED, embedding_size=size) for size in (64, 96, 192)},
     **{f"{groups} groups": dict(SHARED, share_layers=groups) for groups in (2, 3)},
+    "3 layers": dict(kept_layers=(2, 4, 6), share_layers=3, embedding_size=64),
     "3 layers unshared E 128": dict(share_layers=3, embedding_size=128, num_layers=3),
     "3 layers unshared": dict(share_layers=None, embedding_size=None, num_layers=3),
     RANDOM: SHARED,
@@ -66,6 +67,7 @@ flags.DEFINE_list("configurations", [TEACHER, "albert_minilm_en", *CONFIGURATION
                   f"in the order of their trainings. {TEACHER}, and paths of weights, are measured as they are.")
 flags.DEFINE_list("seeds", ["1", "2", "3"], "Seeds of the trainings.")
 define_integer("num_lines", 40_000, "Number of lines of --text.", 128, 10**9)
+flags.DEFINE_float("num_epochs", 4.0, "Number of passes over these lines.")
 FLAGS = flags.FLAGS
 
 
@@ -89,9 +91,8 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
     write_text(text, "".join(f"{line}\n" for line in itertools.islice(read_lines(FLAGS.text), int(num_lines))))
     options = bert_to_albert.Options(
         init_checkpoint=FLAGS.model, text=text, text_column=None, output_dir=folder, cached_dir=FLAGS.output_dir,
-        data_dir=None, max_seq_length=None, train_batch_size=128, num_train_epochs=1.0, learning_rate=0.0015,
-        replaced_words=0.3, distillation_depths=(), random_seed=int(seed), runtime="tensorflow", precision=None,
-        **CONFIGURATIONS[name])
+        data_dir=None, max_seq_length=None, num_train_epochs=FLAGS.num_epochs, random_seed=int(seed),
+        runtime="tensorflow", precision=None, **CONFIGURATIONS[name])
     start = bert_to_albert.convert(options)
     if name == RANDOM:
         source, start = open_model(start), os.path.join(folder, "random")

@@ -1,12 +1,13 @@
-"""Turns a BERT into an ALBERT of a fraction of its size, which learns its sentence vectors.
+"""Turns a BERT into an ALBERT of a fraction of its size, which learns its vectors of tokens and sentences.
 
     python -m albert_tf bert_to_albert --init_checkpoint=all-MiniLM-L6-v2 --text=lines.txt --output_dir=small
 
 The layers become one shared layer, and the word table becomes a table of 128 columns with a projection
-(convert_checkpoint --share_layers --embedding_size). Then the model learns the vectors that the BERT makes of the lines
-of --text (run_sentence_embeddings --objective=distillation); in every second line, words are replaced. The result is
-in --output_dir/model, in Hugging Face's format. If the script is started again with the same flags, it continues where
-it stopped.
+(convert_checkpoint --kept_layers --share_layers --embedding_size). Then the model learns the hidden states and the
+vectors that the BERT makes of the lines of --text and of pairs of them (run_sentence_embeddings --objective=tokens); in
+every second line, words are replaced. The result is in --output_dir/model, in Hugging Face's format: it compares
+sentences, and it is a start for fine-tuning. If the script is started again with the same flags, it continues where it
+stopped.
 """
 
 from __future__ import annotations
@@ -37,26 +38,23 @@ class Options(FirstLayers, Sharing):
         "result (model)."]
     teacher_vectors: Annotated[
         str | None, "Path of vectors of the lines or rows of --text by any other model, which the result learns "
-        "instead of the vectors of the BERT. Formats as in run_sentence_embeddings."] = None
+        "instead of what the BERT computes (--objective=distillation). Formats as in run_sentence_embeddings."] = None
     replaced_words: Annotated[
         float | None, Range(0.0, 1.0), "Fraction, from 0 to 1, of the words of every second line of --text that are "
         "replaced by random words of the BERT's vocabulary. So the model also learns words that are not in the text. "
         "Default: 0.3, or 0 with --teacher_vectors, which belong to the unchanged text."] = None
     cached_dir: Annotated[
-        str | None, "Directory in which several trainings share the BERT's vectors. Default: the directory of the "
-        "training."] = None
+        str | None, "Directory in which several trainings share what is made of the text. Default: the directory of "
+        "the training."] = None
     data_dir: Annotated[
         str | None, "Directory that holds GLUE's STS-B. The training is scored on its dev set. Default: it is not "
         "scored, and the result is the last step."] = None
     max_seq_length: Annotated[
         int | None, bounds.ROW_LENGTH, "Largest number of tokens of a text, during the training and afterwards. "
         "Default: the number of the BERT, or 128 if it stores none."] = None
-    train_batch_size: Annotated[int, bounds.BATCH_SIZE, "Number of texts in a training step."] = 128
+    train_batch_size: Annotated[int, bounds.BATCH_SIZE, "Number of texts in a training step."] = 32
     num_train_epochs: Annotated[float, Range(0.0), "Number of passes over the text."] = 4.0
-    learning_rate: Annotated[float, Range(0.0), "The peak learning rate, after the warm-up."] = 0.0015
-    distillation_depths: Annotated[
-        tuple[int, ...], bounds.LAYERS, "Comma-separated numbers of layers, such as 2,3,4: the first 2, 3 and 4 layers "
-        "also learn the vectors, each as a model. Default: only the whole model learns them."] = ()
+    learning_rate: Annotated[float, Range(0.0), "The peak learning rate, after the warm-up."] = 0.001
     random_seed: Annotated[int, bounds.SEED, "Seed of the order of the texts and of the replaced words."] = 12345
     runtime: Annotated[str, OneOf(RUNTIMES), "Runtime of the training, as in run_sentence_embeddings."] = "tensorflow"
     precision: Annotated[
@@ -79,8 +77,8 @@ def convert(options: Options) -> str:
     """Makes the ALBERT that has not learned yet, and returns its path."""
     start = os.path.join(options.output_dir, "start")
     run_script("convert_checkpoint", init_checkpoint=options.init_checkpoint, to="ours", model="sentence_encoder",
-               output_dir=start, **{field.name: getattr(options, field.name) for group in (
-                   Sharing, FirstLayers) for field in dataclasses.fields(group)})
+               output_dir=start, kept_layers=",".join(map(str, options.kept_layers)) or None,
+               **{name: getattr(options, name) for name in ("num_layers", "share_layers", "embedding_size")})
     return start
 
 
@@ -94,19 +92,19 @@ def learn(options: Options, start: str) -> str:
     training, lines = (os.path.join(options.output_dir, name) for name in ("training", "lines.txt"))
     precision = options.precision or ("mixed_bfloat16" if options.runtime == "jax" else fast_precision())
     if options.teacher_vectors:
-        taught = dict(teacher_vectors=options.teacher_vectors, train_file=options.text, text_column=options.text_column)
+        taught = dict(objective="distillation", teacher_vectors=options.teacher_vectors, train_file=options.text,
+                      text_column=options.text_column)
     else:
-        taught = dict(teacher_checkpoint=options.init_checkpoint, train_file=lines)
+        taught = dict(objective="tokens", teacher_checkpoint=options.init_checkpoint, train_file=lines)
         texts = read_single_texts(options.text, options.text_column)
         share = 0.3 if options.replaced_words is None else options.replaced_words
         write_text(lines, "".join(f"{line}\n" for line in with_replaced_words(
             texts, tokenizer_from_pretrained(start), share, options.random_seed)))
-    run_script("run_sentence_embeddings", objective="distillation", init_checkpoint=start, output_dir=training,
+    run_script("run_sentence_embeddings", init_checkpoint=start, output_dir=training,
                do_train=True, do_eval=options.data_dir is not None, hidden_dropout_prob=0.0,
                attention_probs_dropout_prob=0.0, **taught,
                max_seq_length=options.max_seq_length or open_model(start).settings.max_seq_length,
                precision=precision, bias_correction=True,
-               distillation_depths=",".join(map(str, options.distillation_depths)) or None,
                **{name: getattr(options, name) for name in (
                    "cached_dir", "data_dir", "runtime", "train_batch_size", "num_train_epochs", "learning_rate",
                    "random_seed")})

@@ -45,7 +45,8 @@ def cosine_to_teacher(path, teacher):
 @pytest.mark.long
 def test_a_bert_becomes_a_small_albert_that_learns_its_vectors(bert, tmp_path):
     flags = dict(init_checkpoint=bert / "bert", text=bert / "lines.txt", output_dir=tmp_path / "out", embedding_size=8,
-                 num_train_epochs=20, train_batch_size=12, max_seq_length=16, learning_rate=3e-3, precision="float32")
+                 kept_layers="1,2", num_train_epochs=80, train_batch_size=12, max_seq_length=16, learning_rate=3e-3,
+                 precision="float32")
     script_process.run("bert_to_albert", flags)
     config = json.loads((tmp_path / "out/model/config.json").read_text())
     assert config["embedding_size"] == 8 and config["num_hidden_groups"] == 1
@@ -84,10 +85,12 @@ def test_the_cpu_decides_on_bfloat16_only_if_it_computes_the_training(options, e
 
 
 def test_stored_vectors_are_learned_with_the_text_as_it_is(started, bert):
-    assert started()["bias_correction"] is True  # without it, Adam's first steps are up to 6.6 times as large
-    assert started(distillation_depths=(2, 3))["distillation_depths"] == "2,3"
+    flags = started()
+    assert flags["bias_correction"] is True  # without it, Adam's first steps are up to 6.6 times as large
+    assert flags["objective"] == "tokens" and flags["teacher_checkpoint"] == str(bert / "bert")
     flags = started(teacher_vectors="vectors.npy", replaced_words=None)
     assert (flags["teacher_vectors"], flags["train_file"]) == ("vectors.npy", str(bert / "lines.txt"))
+    assert flags["objective"] == "distillation"
     assert "teacher_checkpoint" not in flags
     with pytest.raises(ValueError, match="--replaced_words=0.1 and --teacher_vectors exclude each other"):
         started(teacher_vectors="vectors.npy", replaced_words=0.1)

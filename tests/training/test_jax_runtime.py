@@ -50,6 +50,8 @@ RUNS = {
                                                    gradient_accumulation_steps=2)),
     "taught vectors": ("run_sentence_embeddings", dict(
         GLUE, objective="distillation", train_file="lines.txt", teacher_checkpoint="sentence vectors/tensorflow")),
+    "taught tokens": ("run_sentence_embeddings", dict(
+        GLUE, objective="tokens", train_file="lines.txt", teacher_checkpoint="sentence vectors/tensorflow")),
 }
 # XLA compiles faster, and the programs are slower.
 QUICK = dict(JAX_DISABLE_MOST_OPTIMIZATIONS="1")

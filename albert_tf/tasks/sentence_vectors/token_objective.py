@@ -13,7 +13,7 @@ from albert_tf.training.objective import Batch, Tensors
 class TokenObjective(SentenceVectorObjective):
     """Rows of one or two texts, [batch, seq], which the teacher reads in each step.
 
-    Layer i of n learns layer i * m / n of the teacher's m (compare Jiao et al., 2020, TinyBERT). The loss is
+    Layer i of n learns layer i * m // n of the teacher's m (compare Jiao et al., 2020, TinyBERT). The loss is
 
         mean over tokens and layers of |state - teacher's state|^2 / (H * variance of the teacher's state)
         + mean over rows of 1 - cosine of the vectors of student and teacher
@@ -21,7 +21,7 @@ class TokenObjective(SentenceVectorObjective):
     A fine-tuning of pairs of texts starts from hidden states, which a model that learned vectors alone does not have.
 
     Raises:
-      ValueError: the teacher has another hidden size, or its number of layers is no multiple of the student's.
+      ValueError: the teacher has another hidden size, or fewer layers.
     """
 
     def __init__(self, model: AlbertSentenceEncoder, teacher: AlbertSentenceEncoder):
@@ -30,9 +30,9 @@ class TokenObjective(SentenceVectorObjective):
         teacher.trainable = False
         sizes, layers = ([getattr(each.config, name) for each in (model, teacher)]
                          for name in ("hidden_size", "num_hidden_layers"))
-        if sizes[0] != sizes[1] or layers[1] % layers[0]:
+        if sizes[0] != sizes[1] or layers[0] > layers[1]:
             raise ValueError(f"the teacher has {layers[1]} layers of size {sizes[1]}, and the model {layers[0]} of "
-                             f"{sizes[0]}: sizes must be equal, and the number of layers must divide the teacher's")
+                             f"{sizes[0]}: sizes must be equal, and the teacher must not have fewer layers")
 
     def loss_denominators(self, batch: Batch) -> Tensors:
         """The number of rows, and of tokens."""
@@ -43,8 +43,8 @@ class TokenObjective(SentenceVectorObjective):
         teacher = self._teacher(batch)
         mask = tf.cast(batch["input_mask"], tf.float32)  # [batch, seq]
         states, targets = (_layers(model, each) for model, each in ((self.model, outputs), (self._teacher, teacher)))
-        step = len(targets) // len(states)
-        errors = [tf.reduce_sum(mask * _relative_error(*pair)) for pair in zip(states, targets[step - 1 :: step])]
+        targets = [targets[number * len(targets) // len(states) - 1] for number in range(1, len(states) + 1)]
+        errors = [tf.reduce_sum(mask * _relative_error(*pair)) for pair in zip(states, targets)]
         token_loss = tf.add_n(errors) / len(errors) / denominators["tokens"]
         vectors = (normalized(each["sentence_embedding"]) for each in (outputs, teacher))
         cosines = tf.reduce_sum(tf.multiply(*vectors), axis=-1)  # [batch]
