@@ -213,9 +213,9 @@ class Embeddings(ReleaseLayer):
         if text_starts is None:
             positions = self.position_embeddings[:seq]
         else:  # padding can be longer than a text
-            places = tf.range(seq) - starts_of_tokens(text_starts, seq)
+            indices_in_text = tf.range(seq) - starts_of_tokens(text_starts, seq)
             last = self.config.max_position_embeddings - 1
-            positions = tf.gather(self.position_embeddings, tf.minimum(places, last))
+            positions = tf.gather(self.position_embeddings, tf.minimum(indices_in_text, last))
         summed = self.layer_norm(words + segments + positions, dropouts.training)
         return self.in_compute_dtype(words), dropouts(summed, self.config.hidden_dropout_prob)
 

@@ -39,8 +39,8 @@ def packed(batch: dict[str, tf.Tensor], length: int = 1, multiple: int = 1) -> d
         """Values of the tokens, predictions or texts in the rows, 0 elsewhere."""
         mask = masks[kind]
         columns = starts[:, kind, None] + tf.cumsum(tf.cast(mask, tf.int32), axis=1, exclusive=True)
-        places = tf.stack([tf.broadcast_to(row_of[:, None], tf.shape(columns)), columns], axis=-1)
-        return tf.scatter_nd(tf.boolean_mask(places, mask), tf.boolean_mask(values, mask), [rows, widths[kind]])
+        cells = tf.stack([tf.broadcast_to(row_of[:, None], tf.shape(columns)), columns], axis=-1)
+        return tf.scatter_nd(tf.boolean_mask(cells, mask), tf.boolean_mask(values, mask), [rows, widths[kind]])
 
     first_tokens = starts[:, :1]
     tokens, _, texts = tf.split(tf.math.unsorted_segment_sum(sizes, row_of, rows), 3, axis=1)  # [rows, 1] each

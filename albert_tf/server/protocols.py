@@ -302,8 +302,8 @@ def openapi(version: str) -> dict[str, Any]:
             "200": dict(description="The answer", content={_JSON: dict(schema=response)}),
             "default": dict(description="An error, in the form of the endpoint's protocol")})
 
-    def parameter(name: str, place: str) -> list[_Json]:
-        return [dict({"in": place}, name=name, required=place == "path", schema=_STRING)]
+    def parameter(name: str, location: str) -> list[_Json]:
+        return [dict({"in": location}, name=name, required=location == "path", schema=_STRING)]
 
     def body(fields: Mapping[str, _Json], required: list[str]) -> _Json:
         return dict(required=True, content={_JSON: dict(schema=dict(_object(**fields), required=required))})

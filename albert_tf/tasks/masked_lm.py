@@ -88,8 +88,8 @@ def _fillings(
     outputs = model(dict(input_ids=ids, input_mask=padded_rows([[1] * len(row) for row in rows], 0),
                          segment_ids=np.zeros_like(ids), masked_lm_positions=padded_rows(positions, 0)))
     logits = np.asarray(outputs["mlm_logits"], np.float32)  # [rows, masks, vocab]
-    return [[best_pieces(mask, tokenizer, top_k) for mask in row[: len(places)]]
-            for row, places in zip(logits, positions)]
+    return [[best_pieces(mask, tokenizer, top_k) for mask in row[: len(masks)]]
+            for row, masks in zip(logits, positions)]
 
 
 def masked_ids(tokenizer: FullTokenizer, text: str) -> list[int]:
@@ -185,9 +185,8 @@ class GraphMasks(tf.Module):
                                                  tf.cast(is_after_mask, tf.int64))
         rows = parts.with_values(tf.concat([masks, ids], axis=1)).merge_dims(1, 2)  # [batch, (pieces)]
         packed = pack_ids(tokenizer, self._max_seq_length, rows)
-        places = tf.where(packed["input_ids"] == tokenizer.mask_id)  # [masks, 2]: row and position
-        positions = tf.RaggedTensor.from_value_rowids(
-            tf.cast(places[:, 1], tf.int32), places[:, 0], nrows=parts.nrows())
+        in_rows, columns = tf.unstack(tf.where(packed["input_ids"] == tokenizer.mask_id), axis=1)  # [masks] each
+        positions = tf.RaggedTensor.from_value_rowids(tf.cast(columns, tf.int32), in_rows, nrows=parts.nrows())
         is_mask = tf.ones_like(positions, tf.bool)
         return dict(packed, masked_lm_positions=positions.to_tensor(0), is_mask=is_mask.to_tensor())
 

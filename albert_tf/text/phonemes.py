@@ -119,19 +119,19 @@ def parse_line(line: str, path: str, number: int) -> list[tuple[str, str]]:
 
     Rows of PL-BERT's preparation have the numbers of words, "input_ids", instead of "words".
     """
-    content, place = parse_json_object(line, path, number), f"{path} line {number}"
+    content, location = parse_json_object(line, path, number), f"{path} line {number}"
     words: Any = content.get("words")
     phonemes: Any = content.get("phonemes")
     if words is None and isinstance(ids := content.get("input_ids"), list) and all(type(each) is int for each in ids):
         words = list(map(str, ids))
     for name, value in (("words", words), ("phonemes", phonemes)):
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise ValueError(f'{place}: "{name}" must be a list of texts. Received: {value!r}')
+            raise ValueError(f'{location}: "{name}" must be a list of texts. Received: {value!r}')
     if len(words) != len(phonemes):
-        raise ValueError(f"{place}: each word must have its phonemes. Received: {len(words)} words and {len(phonemes)} "
-                         "phonemes")
+        raise ValueError(f"{location}: each word must have its phonemes. Received: {len(words)} words and "
+                         f"{len(phonemes)} phonemes")
     if not all(map(str.strip, words)):
-        raise ValueError(f"{place}: a word is empty")
+        raise ValueError(f"{location}: a word is empty")
     return list(zip(words, phonemes))
 
 

@@ -43,12 +43,12 @@ def set_up(
         divide_threads(parts)  # all batches have that many parts
     strategy = jax_strategy(config) if uses_jax else create_strategy(config)
     count = devices.count(strategy)
-    places = count_of(count, "device" if uses_jax else "replica")
+    device_count = count_of(count, "device" if uses_jax else "replica")
     for name, size in batch_sizes.items():
         micro_batches = micro_batches_of[name]
         if size % (count * micro_batches):
             accumulation = f" times {micro_batches} --gradient_accumulation_steps" if micro_batches > 1 else ""
-            raise ValueError(f"--{name} must be a multiple of {places}{accumulation}. "
+            raise ValueError(f"--{name} must be a multiple of {device_count}{accumulation}. "
                              f"Received: {size}")
     if not devices.is_tpu(strategy):  # TensorFlow issue 58934: it fails on a TPU VM
         imports.start_xla()

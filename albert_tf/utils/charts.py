@@ -80,7 +80,7 @@ def matrix_figure(counts: np.ndarray, names: Sequence[str]) -> Figure:
     """Counts [labels, labels] as a figure of matplotlib. The color of a cell is its share of its row."""
     from matplotlib.figure import Figure
 
-    places, size = range(len(names)), 2.5 + 0.5 * len(names)  # inches
+    indices, size = range(len(names)), 2.5 + 0.5 * len(names)  # inches
     drawing = Figure(figsize=(size, size), layout="constrained")
     axes = drawing.subplots()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -89,8 +89,8 @@ def matrix_figure(counts: np.ndarray, names: Sequence[str]) -> Figure:
         axes.text(column + 0.5, row + 0.5, str(counts[row, column]), ha="center", va="center",
                   color="white" if shares[row, column] > 0.5 else "black")
     axes.set(xlabel="predicted label", ylabel="correct label", aspect="equal")
-    axes.set_xticks([place + 0.5 for place in places], names, rotation=90 if max(map(len, names)) > 6 else 0)
-    axes.set_yticks([place + 0.5 for place in places], names)
+    axes.set_xticks([index + 0.5 for index in indices], names, rotation=90 if max(map(len, names)) > 6 else 0)
+    axes.set_yticks([index + 0.5 for index in indices], names)
     axes.invert_yaxis()
     return drawing
 

@@ -49,8 +49,8 @@ def written_path(path: str) -> str:
 
 def is_inside(path: str, folder: str) -> bool:
     """Whether a path is a folder or is in it."""
-    folder, place = (os.path.realpath(name) for name in (folder, path))
-    return os.path.commonpath([folder, place]) == folder
+    folder, location = (os.path.realpath(name) for name in (folder, path))
+    return os.path.commonpath([folder, location]) == folder
 
 
 def make_directory(path: str) -> None:
@@ -71,12 +71,12 @@ def version(path: str) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def errors_at(place: str) -> Iterator[None]:
-    """Starts the message of a ValueError that the block raises with `place`: "task.json: unknown key"."""
+def errors_at(location: str) -> Iterator[None]:
+    """Starts the message of a ValueError that the block raises with `location`: "task.json: unknown key"."""
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
+        raise ValueError(f"{location}: {error}") from error
 
 
 @contextlib.contextmanager
@@ -301,7 +301,7 @@ def parse_json_object(text: str, path: str, line: int | None = None) -> dict[str
     """Parses a JSON object. If the text is one line of the file, `line` is its number, from 1."""
     value = _parse(text, path, line)
     if not isinstance(value, dict):
-        raise ValueError(f"{_place(path, line)}: expected a JSON object, got {text.strip()[:40]!r}")
+        raise ValueError(f"{_location(path, line)}: expected a JSON object, got {text.strip()[:40]!r}")
     return value
 
 
@@ -320,7 +320,7 @@ def parse_json_list(text: str, path: str) -> Iterator[tuple[int, dict[str, Any]]
         end = _DECODER.raw_decode(text, start)[1]
 
 
-def _place(path: str, line: int | None) -> str:
+def _location(path: str, line: int | None) -> str:
     return path if line is None else f"{path} line {line}"
 
 
@@ -328,24 +328,24 @@ def _parse(text: str, path: str, line: int | None) -> Any:
     """Parses any JSON value; see parse_json_object."""
     value = parse_unchecked(text, path, line)
     if _SURROGATE_ESCAPE.search(text):
-        check_characters(json.dumps(value, ensure_ascii=False), _place(path, line))
+        check_characters(json.dumps(value, ensure_ascii=False), _location(path, line))
     return value
 
 
 def parse_unchecked(text: str, path: str, line: int | None = None) -> Any:
     """Parses any JSON value as parse_json_object does. A string may have half of a surrogate pair."""
-    place = _place(path, line)
+    location = _location(path, line)
     if not text.strip():
-        raise ValueError(f"{place} is empty")
+        raise ValueError(f"{location} is empty")
     try:
         return _DECODER.decode(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         hint = "" if line is None else ": each line must be an object, or the whole file a list of objects"
         raise ValueError(f"{path} line {(line or 1) + error.lineno - 1}: not JSON ({error.msg}){hint}") from error
     except RecursionError as error:
-        raise ValueError(f"{place}: lists or objects are nested too deeply") from error
+        raise ValueError(f"{location}: lists or objects are nested too deeply") from error
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
+        raise ValueError(f"{location}: {error}") from error
 
 
 def parse_yaml_object(text: str, path: str) -> dict[Any, Any]:
@@ -372,30 +372,30 @@ def parse_yaml_object(text: str, path: str) -> dict[Any, Any]:
     return value
 
 
-def check_characters(text: str, place: str) -> None:
+def check_characters(text: str, location: str) -> None:
     """Raises ValueError if a text has half of a surrogate pair, which is not a character."""
     half = _SURROGATE.search(text)
     if half:
-        raise ValueError(f"{place}: {ascii(half.group())} is half of a surrogate pair, which is not a character")
+        raise ValueError(f"{location}: {ascii(half.group())} is half of a surrogate pair, which is not a character")
 
 
 def check_keys(
-    content: Any, place: str, required: dict[str, type], optional: dict[str, type] | None = None
+    content: Any, location: str, required: dict[str, type], optional: dict[str, type] | None = None
 ) -> dict[str, Any]:
     """Returns a JSON object that has all required keys, and no others than the optional ones, with these types.
 
-    Error messages start with `place`, the path of the file, or path and keys.
+    Error messages start with `location`, the path of the file, or path and keys.
     """
     types = {**required, **(optional or {})}
     if not isinstance(content, dict):
-        raise ValueError(f"{place} must be an object. Received: {content!r}")
+        raise ValueError(f"{location} must be an object. Received: {content!r}")
     for key in required.keys() - content.keys():
-        raise ValueError(f"{place}: {key!r} is missing")
+        raise ValueError(f"{location}: {key!r} is missing")
     for key, value in content.items():
         if key not in types:
-            raise ValueError(f"{place}: unknown key {key!r}; the known ones are {', '.join(types)}")
+            raise ValueError(f"{location}: unknown key {key!r}; the known ones are {', '.join(types)}")
         if not isinstance(value, types[key]):
-            raise ValueError(f"{place}: {key!r} must be of type {types[key].__name__}. Received: {value!r}")
+            raise ValueError(f"{location}: {key!r} must be of type {types[key].__name__}. Received: {value!r}")
     return content
 
 

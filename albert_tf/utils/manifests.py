@@ -199,9 +199,9 @@ class OutputSet:
                 sync(os.path.dirname(path))
                 _write_manifest(temporary, dict(content, complete=True))
             for path, (earlier, new) in files_of.items():
-                places = (os.path.join(os.path.dirname(path), name) for name in earlier)
-                removed = [_target(place) for place in places if is_remote(place) or not os.path.islink(place)
-                           and is_inside(place, os.path.dirname(path))]  # no link to a folder leads out of it
+                others = (os.path.join(os.path.dirname(path), name) for name in earlier)
+                removed = [_target(other) for other in others if is_remote(other) or not os.path.islink(other)
+                           and is_inside(other, os.path.dirname(path))]  # no link to a folder leads out of it
                 replace_files(dict.fromkeys([*removed, *new]), new, folders[path], undo)
             for path in contents:
                 move(_temporary_manifest(path, folders[path]), manifest_path(path))

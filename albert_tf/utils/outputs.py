@@ -233,7 +233,7 @@ def output(path: str) -> Iterator[str]:
     path = written_path(path)
     with temporary_folder(path) as beside, contextlib.ExitStack() as stack:
         folder = stack.enter_context(scratch_folder()) if is_remote(path) else beside
-        local, temporary = (os.path.join(place, os.path.basename(path)) for place in (folder, beside))
+        local, temporary = (os.path.join(parent, os.path.basename(path)) for parent in (folder, beside))
         open(local, "w").close()
         yield local
         if is_remote(path):

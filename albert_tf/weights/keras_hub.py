@@ -86,10 +86,10 @@ def read(folder: str) -> StoredModel:
     for file_name, names in files.items():
         path = os.path.join(folder, file_name)
         with _opened(path) as file:
-            for name, place in names.items():
-                place = place if "layers" in file else place.replace("layers", _OLD_LAYERS, 1)
-                shape = shape_here(name, _dataset(file, place, path).shape)
-                tensors[name] = StoredTensor(shape, functools.partial(_read_value, path, place, name, shape))
+            for name, dataset_name in names.items():
+                dataset_name = dataset_name if "layers" in file else dataset_name.replace("layers", _OLD_LAYERS, 1)
+                shape = shape_here(name, _dataset(file, dataset_name, path).shape)
+                tensors[name] = StoredTensor(shape, functools.partial(_read_value, path, dataset_name, name, shape))
     path = os.path.join(folder, VOCABULARY)
     vocabulary = VocabularyFiles(path if tf.io.gfile.exists(path) else None, None, *options_in(folder))
     settings = settings_class(head or "encoder")(max_seq_length=_length(folder, config))
@@ -97,9 +97,9 @@ def read(folder: str) -> StoredModel:
     return without_identity(model) if config.embedding_size == config.hidden_size else model
 
 
-def _read_value(path: str, place: str, name: str, shape: tuple[int, ...]) -> tf.Tensor:
+def _read_value(path: str, dataset_name: str, name: str, shape: tuple[int, ...]) -> tf.Tensor:
     with _opened(path) as file:
-        value = np.asarray(_dataset(file, place, path)[()], np.float32)
+        value = np.asarray(_dataset(file, dataset_name, path)[()], np.float32)
     return tf.constant(value.T if name == _TRANSPOSED else value.reshape(shape))
 
 
@@ -161,22 +161,23 @@ def _opened(path: str) -> Iterator[Any]:
         raise ValueError(f"{path} cannot be read: {reason}") from error
 
 
-def _dataset(file: Any, place: str, path: str) -> Any:
+def _dataset(file: Any, dataset_name: str, path: str) -> Any:
     """The dataset at a path in the file. The file must have all of its values: a link could lead to any other file."""
     import h5py
 
     found = file
-    for part in place.split("/"):
+    for part in dataset_name.split("/"):
         link = found.get(part, getlink=True) if isinstance(found, h5py.Group) else None
         if link is None:
-            raise ValueError(f"{path} has no {place}: it is damaged, or is of another model or version of keras-hub")
+            raise ValueError(f"{path} has no {dataset_name}: it is damaged, or is of another model or version of "
+                             "keras-hub")
         if not isinstance(link, h5py.HardLink):
-            raise ValueError(f"{path}: {place} is a link, and not a value in this file")
+            raise ValueError(f"{path}: {dataset_name} is a link, and not a value in this file")
         found = found[part]
     if not isinstance(found, h5py.Dataset) or found.dtype.kind != "f" or found.external or found.is_virtual:
-        raise ValueError(f"{path}: {place} has no floating-point numbers in this file")
+        raise ValueError(f"{path}: {dataset_name} has no floating-point numbers in this file")
     if found.nbytes > os.path.getsize(file.filename):
-        raise ValueError(f"{path}: {place} would have {found.nbytes:,} bytes, more than the file")
+        raise ValueError(f"{path}: {dataset_name} would have {found.nbytes:,} bytes, more than the file")
     return found
 
 

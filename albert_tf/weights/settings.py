@@ -81,14 +81,14 @@ def remove_damaged_settings(folder: str) -> None:
 
 
 def label_difference(
-    path: str, stored: Sequence[str] | None, names: Sequence[str] | None, place: str = ""
+    path: str, stored: Sequence[str] | None, names: Sequence[str] | None, origin: str = ""
 ) -> str | None:
     """How the labels that are stored with weights differ from the task's; None if they do not, or none are stored."""
     both = [each and [unicodedata.normalize("NFC", name) for name in each] for each in (stored, names)]
     if stored is None or names is not None and both[0] == both[1]:
         return None
     wanted = f"those of the task are {', '.join(names)}" if names else "the task is a regression"
-    return f"{path}: the model was trained with the labels {', '.join(stored)}{place}, but {wanted}"
+    return f"{path}: the model was trained with the labels {', '.join(stored)}{origin}, but {wanted}"
 
 
 def _read(path: str) -> Settings:

@@ -120,10 +120,10 @@ class _Reader:
         return self._run(self._record("data.pkl"))
 
     def _record(self, name: str) -> io.BytesIO:
-        self._file.seek(self._place(name)[0])
-        return io.BytesIO(self._file.read(self._place(name)[1]))
+        self._file.seek(self._location(name)[0])
+        return io.BytesIO(self._file.read(self._location(name)[1]))
 
-    def _place(self, name: str) -> tuple[int, int]:
+    def _location(self, name: str) -> tuple[int, int]:
         """The start and the size of a record. torch compresses none, and may be set to write wrong checksums."""
         if name not in self._records:
             raise ValueError(f"the zip file has no {name[:80]!r}, or it is compressed, encrypted or cut")
@@ -148,14 +148,14 @@ class _Reader:
                 raise ValueError("it ends within the values of a storage, or has another number of them")
         return saved
 
-    def _storage(self, place: Any) -> _Storage:
+    def _storage(self, reference: Any) -> _Storage:
         """The storage of ("storage", type, key, device, count), in the older format also None."""
-        kind, dtype, key, _, count = place[:5]
+        kind, dtype, key, _, count = reference[:5]
         if kind != "storage" or not isinstance(dtype, np.dtype) or type(key) is not str or type(count) is not int:
             raise ValueError("it refers to something else than a storage of numbers")
         storage = self._storages.setdefault(key, _Storage(dtype, count))
         if self._records:
-            storage.start, size = self._place(f"data/{key}")
+            storage.start, size = self._location(f"data/{key}")
             if size < count * dtype.itemsize:
                 raise ValueError(f"'data/{key[:80]}' in the zip file has less than {count:,} values")
         return storage

@@ -223,9 +223,9 @@ def factorized(source: StoredModel, embedding_size: int) -> StoredModel:
     narrow = {name: table @ columns for name, table in tables.items()}
 
     rng = np.random.default_rng(_SEED)
-    places = {name: rng.integers(0, len(tables[name]), _SAMPLES) for name in ("word", "position")}
-    places["token_type"] = np.zeros(_SAMPLES, int)
-    before, after = (_normalized(np.sum([each[name][places[name]] for name in _TABLES], axis=0), config.layer_norm_eps)
+    samples = {name: rng.integers(0, len(tables[name]), _SAMPLES) for name in ("word", "position")}
+    samples["token_type"] = np.zeros(_SAMPLES, int)
+    before, after = (_normalized(np.sum([each[name][samples[name]] for name in _TABLES], axis=0), config.layer_norm_eps)
                      for each in (narrow, tables))
     fit, *_ = np.linalg.lstsq(np.column_stack([before, np.ones(_SAMPLES)]), after * gamma + beta, rcond=None)
     values = {_TABLES[name]: table for name, table in narrow.items()}

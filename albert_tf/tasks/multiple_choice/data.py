@@ -94,8 +94,8 @@ def read_examples(
     levels = ("high",) if high_only else ("middle",) if middle_only else LEVELS
     inner = os.path.join(data_dir, "RACE")
     split_dir = os.path.join(inner if tf.io.gfile.isdir(inner) else data_dir, split)
-    examples = [example for level in levels for place, passage in _passages(os.path.join(split_dir, level))
-                for example in _race_examples(place, passage, level)]
+    examples = [example for level in levels for location, passage in _passages(os.path.join(split_dir, level))
+                for example in _race_examples(location, passage, level)]
     if not examples:
         raise ValueError(f"{split_dir} has no questions")
     return examples
@@ -105,10 +105,10 @@ def read_json_examples(path: str) -> list[MultipleChoiceExample]:
     """Reads the questions of a JSON-lines or Parquet file. An empty question or option brings a warning."""
     examples, empty = [], []
     for line, values in read_objects(path):
-        place, values = f"{path} line {line}", {key: value for key, value in values.items() if value is not None}
+        location, values = f"{path} line {line}", {key: value for key, value in values.items() if value is not None}
         examples.append(checked_example(
-            place, values.get("id", place), values.get("context", ""), values.get("question"), values.get("options"),
-            values.get("answer"), str(values.get("level", ""))))
+            location, values.get("id", location), values.get("context", ""), values.get("question"),
+            values.get("options"), values.get("answer"), str(values.get("level", ""))))
         if not all(text.strip() for text in (examples[-1].question, *examples[-1].options)):
             empty.append(line)
     warn_of_empty_texts(path, empty)
@@ -123,18 +123,18 @@ def join(question: str, option: str) -> str:
 
 
 def checked_example(
-    place: str, example_id: Any, context: Any, question: Any, options: Any, answer: Any, level: str = ""
+    location: str, example_id: Any, context: Any, question: Any, options: Any, answer: Any, level: str = ""
 ) -> MultipleChoiceExample:
     """An example of values that were read from a file, or ValueError. `answer` is the letter of the correct option."""
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str):
-            raise ValueError(f"{place}: the {name} must be a text. Received: {reprlib.repr(text)}")
+            raise ValueError(f"{location}: the {name} must be a text. Received: {reprlib.repr(text)}")
     if not isinstance(options, list) or not all(isinstance(option, str) for option in options):
-        raise ValueError(f"{place}: the options must be a list of texts. Received: {reprlib.repr(options)}")
+        raise ValueError(f"{location}: the options must be a list of texts. Received: {reprlib.repr(options)}")
     if not FEWEST_CHOICES <= len(options) <= MOST_CHOICES:
-        raise ValueError(f"{place}: a question must have {FEWEST_CHOICES} to {MOST_CHOICES} options. "
+        raise ValueError(f"{location}: a question must have {FEWEST_CHOICES} to {MOST_CHOICES} options. "
                          f"Received: {len(options)} options")
-    label = None if answer is None else _label(place, answer, len(options))
+    label = None if answer is None else _label(location, answer, len(options))
     return MultipleChoiceExample(str(example_id), context, question, tuple(options), label, level)
 
 
@@ -160,23 +160,23 @@ def _passages(folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield path, read_json_object(path)
 
 
-def _race_examples(place: str, passage: dict[str, Any], level: str) -> Iterator[MultipleChoiceExample]:
+def _race_examples(location: str, passage: dict[str, Any], level: str) -> Iterator[MultipleChoiceExample]:
     article, lists = passage.get("article"), [passage.get(key) or () for key in ("questions", "options", "answers")]
     if not isinstance(article, str) or not article.strip():
-        raise ValueError(f"{place}: 'article' must be a text that is not empty. Received: {reprlib.repr(article)}")
+        raise ValueError(f"{location}: 'article' must be a text that is not empty. Received: {reprlib.repr(article)}")
     if not all(isinstance(values, list) and len(values) == len(lists[0]) for values in lists):
-        raise ValueError(f"{place}: 'questions', 'options' and 'answers' must be lists of the same length")
-    name = passage.get("id") or os.path.basename(place)
+        raise ValueError(f"{location}: 'questions', 'options' and 'answers' must be lists of the same length")
+    name = passage.get("id") or os.path.basename(location)
     for number, (question, options, answer) in enumerate(zip(*lists), start=1):
         answer = "" if answer is None else answer  # all of RACE has answers
-        yield checked_example(f"{place}, question {number}", name, article, question, options, answer, level)
+        yield checked_example(f"{location}, question {number}", name, article, question, options, answer, level)
 
 
-def _label(place: str, answer: Any, num_options: int) -> int:
+def _label(location: str, answer: Any, num_options: int) -> int:
     names = letters(num_options)
     letter = answer.strip().upper() if isinstance(answer, str) else ""
     if len(letter) != 1 or letter not in names:
-        raise ValueError(f"{place}: the answer must be a letter from A to {names[-1]}. "
+        raise ValueError(f"{location}: the answer must be a letter from A to {names[-1]}. "
                          f"Received: {reprlib.repr(answer)}")
     return names.index(letter)
 

@@ -53,7 +53,7 @@ def read_pairs(path: str, num_negatives: int = 0) -> list[TextPair]:
     """
     fields = ["text_a", "text_b", *(f"negative_{number}" for number in range(1, num_negatives + 1))]
     has_names = is_of_objects(path)
-    columns = {field: field if has_names else place for place, field in enumerate(fields)}
+    columns = {field: field if has_names else index for index, field in enumerate(fields)}
     pairs, bad = [], BadRows(path)
     for row in bad.removed_from(read_rows(path, columns, has_header=False)):
         first, second, *negatives = (row.fields[field] for field in fields)

@@ -55,9 +55,9 @@ class AlignedParagraph:
     def _surface_of(self) -> tuple[np.ndarray, np.ndarray]:
         """For each original character, the surface offsets of a span's start and of a span's end at that character."""
         first, last = np.full([2, self._text_length], NOWHERE, np.int32)
-        places = np.flatnonzero(self._matches != NOWHERE)
-        last[self._matches[places]] = places  # of several, such as bytes of one character
-        first[self._matches[places[::-1]]] = places[::-1]
+        positions = np.flatnonzero(self._matches != NOWHERE)
+        last[self._matches[positions]] = positions  # of several, such as bytes of one character
+        first[self._matches[positions[::-1]]] = positions[::-1]
         return _as_start(first), _as_end(last)
 
 
@@ -108,7 +108,7 @@ def _neighbours(matches: np.ndarray, size: int | None) -> tuple[np.ndarray, np.n
 def _release_matches(traced: TracedPieces, text_length: int) -> np.ndarray:
     """The offset of the original that the release matches with each character of the surface, or NOWHERE."""
     surface, forms = traced.surface, traced.forms
-    pairs = [(origin, place) for place, (origin, character) in enumerate(zip(traced.origins.tolist(), surface))
+    pairs = [(origin, position) for position, (origin, character) in enumerate(zip(traced.origins.tolist(), surface))
              if origin != NOWHERE and forms[origin] == character]
     pairs = [(-1, -1), *pairs, (text_length, len(surface))]
     matched, first = [], 0
@@ -119,8 +119,8 @@ def _release_matches(traced: TracedPieces, text_length: int) -> np.ndarray:
         first = after
     matched += pairs[first:]
     matches = np.full(len(surface), NOWHERE, np.int32)
-    for origin, place in matched[1:-1]:
-        matches[place] = origin
+    for origin, position in matched[1:-1]:
+        matches[position] = origin
     return matches
 
 
@@ -148,25 +148,25 @@ def _cells(pairs: list[tuple[int, int]], before: int, after: int) -> int:
 
 
 def _longest_common_subsequence(
-    forms: Sequence[str], surface: str, origins: range, places: range
+    forms: Sequence[str], surface: str, origins: range, positions: range
 ) -> list[tuple[int, int]]:
-    """The LCS as (origin, place) pairs. Of several, the one with the earliest pairs, compared from the last pair on.
+    """The LCS as (origin, position) pairs. Of several, the one with the earliest pairs, compared from the last pair on.
 
     A row of the table is an integer. Its bit j is 0 if character j makes the subsequence longer (Hyyrö, 2004).
     """
-    places_of: dict[str, int] = collections.defaultdict(int)
-    for column, place in enumerate(places):
-        places_of[surface[place]] |= 1 << column
-    every = (1 << len(places)) - 1
+    positions_of: dict[str, int] = collections.defaultdict(int)
+    for column, position in enumerate(positions):
+        positions_of[surface[position]] |= 1 << column
+    every = (1 << len(positions)) - 1
     rows = [every]
     for i in origins:
-        matched = rows[-1] & places_of.get(forms[i], 0)
+        matched = rows[-1] & positions_of.get(forms[i], 0)
         rows.append(((rows[-1] + matched) | (rows[-1] - matched)) & every)
 
     def length(i: int, j: int) -> int:
         return j - bin(rows[i] & ((1 << j) - 1)).count("1")
 
-    pairs, i, j = [], len(origins), len(places)
+    pairs, i, j = [], len(origins), len(positions)
     remaining = length(i, j)
     while remaining:
         if length(i - 1, j) == remaining:
@@ -175,5 +175,5 @@ def _longest_common_subsequence(
             j -= 1
         else:
             i, j, remaining = i - 1, j - 1, remaining - 1
-            pairs.append((origins[i], places[j]))
+            pairs.append((origins[i], positions[j]))
     return pairs[::-1]

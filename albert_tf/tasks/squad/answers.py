@@ -145,8 +145,8 @@ def answer_question(
     end_top_log_probs and end_top_index, [ends] in 1.1 and [starts * ends] in 2.0; and in 2.0 cls_logits [].
     """
     spans = []
-    for place, feature in enumerate(features):
-        spans += _averaged_spans(feature, [results[place] for results in result_sets], options)
+    for index, feature in enumerate(features):
+        spans += _averaged_spans(feature, [results[index] for results in result_sets], options)
     spans.sort(key=lambda span: span[2] + span[3], reverse=True)  # stable: on a tie, the first wins
     n_best = list(_different_texts(paragraph_text, spans, options))
     null_score = None

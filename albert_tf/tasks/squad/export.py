@@ -74,17 +74,18 @@ def pack_windows(
     input_ids = rows.to_tensor(tokenizer.pad_id, shape=tf.stack([-1, seq]))  # [windows, seq]
 
     doc_offset, length = tf.gather(query_length, windows.text)[:, None] + 2, windows.length[:, None]
-    place = tf.range(seq)[None] - doc_offset  # in the window
-    in_window = (place >= 0) & (place < length)
-    is_token = place <= length
-    masks = dict(input_mask=is_token, segment_ids=is_token & (place >= 0), p_mask=~in_window & (place + doc_offset > 0))
+    position = tf.range(seq)[None] - doc_offset  # in the window
+    in_window = (position >= 0) & (position < length)
+    is_token = position <= length
+    masks = dict(input_mask=is_token, segment_ids=is_token & (position >= 0),
+                 p_mask=~in_window & (position + doc_offset > 0))
     num_pieces = tf.size(pieces.values, tf.int64)
-    piece = tf.where(in_window, begin[:, None] + place, num_pieces)
+    piece = tf.where(in_window, begin[:, None] + position, num_pieces)
     return dict(
         {name: tf.cast(mask, tf.int32) for name, mask in masks.items()}, input_ids=input_ids, pair=windows.text,
         starts=tf.gather(tf.pad(starts.values, [[0, 1]], constant_values=-1), piece),
         ends=tf.gather(tf.pad(ends.values, [[0, 1]], constant_values=-1), piece),
-        is_max_context=is_max_context(place, length, in_window, piece, num_pieces))
+        is_max_context=is_max_context(position, length, in_window, piece, num_pieces))
 
 
 def best_answers(
@@ -109,8 +110,8 @@ def best_answers(
     is_best = score == tf.gather(best, pair)  # [windows]; on a tie, the first one is chosen
     chosen = tf.math.unsorted_segment_min(tf.where(is_best, number, number.dtype.max), pair, num_pairs)  # [pairs]
     score = tf.gather(score, chosen)
-    first, stop = (tf.cast(tf.gather(tf.gather(windows[name], place, batch_dims=1), chosen), tf.int32)
-                   for name, place in (("starts", start), ("ends", end)))  # bytes
+    first, stop = (tf.cast(tf.gather(tf.gather(windows[name], position, batch_dims=1), chosen), tf.int32)
+                   for name, position in (("starts", start), ("ends", end)))  # bytes
     has_span = score > score.dtype.min
     first, stop = tf.where(has_span, first, 0), tf.where(has_span, stop, 0)
     marks = tf.strings.regex_replace(

@@ -216,13 +216,13 @@ class FeatureBlock:
 
     def padded(self, max_seq_length: int, pad_id: int) -> dict[str, np.ndarray]:
         """input_ids, input_mask, segment_ids and p_mask, int32 [features, max_seq_length]."""
-        place = np.arange(max_seq_length, dtype=np.int32)
+        position = np.arange(max_seq_length, dtype=np.int32)
         lengths, doc_offset = self.scalars["length"][:, None], self.scalars["doc_offset"][:, None]
-        is_token = place < lengths
+        is_token = position < lengths
         input_ids = np.full(is_token.shape, pad_id, np.int32)
         input_ids[is_token] = self.token_ids
-        after_query = place >= doc_offset
-        p_mask = ~(after_query & (place < lengths - 1))
+        after_query = position >= doc_offset
+        p_mask = ~(after_query & (position < lengths - 1))
         p_mask[:, 0] = False  # [CLS] means no answer
         masks = dict(input_mask=is_token, segment_ids=after_query & is_token, p_mask=p_mask)
         return dict({name: mask.astype(np.int32) for name, mask in masks.items()}, input_ids=input_ids)

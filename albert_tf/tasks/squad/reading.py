@@ -74,14 +74,14 @@ class DatasetSummary(NamedTuple):
 class SquadFile(NamedTuple):
     """A SQuAD file: the digest of its bytes, its "data" list and a summary of the list.
 
-    Rows are made to such a list; `places` has the file and line of each row, for error messages.
+    Rows are made to such a list; `locations` has the file and line of each row, for error messages.
     """
 
     path: str
     sha256: str
     articles: list
     summary: DatasetSummary
-    places: list[str] | None = None
+    locations: list[str] | None = None
 
 
 def read_squad_file(path: str) -> SquadFile:
@@ -94,8 +94,8 @@ def read_squad_file(path: str) -> SquadFile:
     root = None if has_lines else parse_unchecked(text, path)
     rows, version = _rows(path, root), root.get("version") if isinstance(root, dict) else None
     if rows is not None:
-        articles, places = _of_rows(rows), [place for place, _ in rows]
-        return SquadFile(path, sha256, articles, _summary(path, articles, version, places), places)
+        articles, locations = _of_rows(rows), [location for location, _ in rows]
+        return SquadFile(path, sha256, articles, _summary(path, articles, version, locations), locations)
     if not isinstance(root, dict):
         raise ValueError(f"{path} is not a SQuAD file: expected '{{', got {text.strip()[:40]!r}")
     articles = root.get("data", [])
@@ -126,10 +126,10 @@ def _of_rows(rows: list[tuple[str, Any]]) -> list:
     """The "data" list of (where it is in the file, row). If some have no answer, those are impossible (SQuAD 2.0)."""
     paragraphs: list[dict] = []
     questions = []
-    for place, row in rows:
-        context, question = _field(row, "context", str, place), dict(row)
+    for location, row in rows:
+        context, question = _field(row, "context", str, location), dict(row)
         if isinstance(question.get("answers"), dict):
-            question["answers"] = _listed(question["answers"], place)
+            question["answers"] = _listed(question["answers"], location)
         if not paragraphs or paragraphs[-1]["context"] != context:
             paragraphs.append(dict(context=context, qas=[]))
         paragraphs[-1]["qas"].append(question)
@@ -140,22 +140,22 @@ def _of_rows(rows: list[tuple[str, Any]]) -> list:
     return [dict(title="", paragraphs=paragraphs)]
 
 
-def _listed(answers: dict, place: str) -> list[dict]:
+def _listed(answers: dict, location: str) -> list[dict]:
     """The answers of a row as a list of objects."""
     columns = list(answers.values())
     if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
-        raise ValueError(f"{place}: 'answers' must have lists of the same length. Received: {reprlib.repr(answers)}")
+        raise ValueError(f"{location}: 'answers' must have lists of the same length. Received: {reprlib.repr(answers)}")
     return [dict(zip(answers, values)) for values in zip(*columns)]
 
 
-def _summary(path: str, articles: list, version: Any, places: list[str] | None = None) -> DatasetSummary:
+def _summary(path: str, articles: list, version: Any, locations: list[str] | None = None) -> DatasetSummary:
     questions, has_is_impossible, has_answers = 0, False, False
-    for _, paragraph_questions in _raw_paragraphs(path, articles, places):
-        for place, question in paragraph_questions:
+    for _, paragraph_questions in _raw_paragraphs(path, articles, locations):
+        for location, question in paragraph_questions:
             questions += 1
             fields = question if isinstance(question, dict) else {}  # read_paragraphs reports the error
             has_is_impossible |= "is_impossible" in fields
-            has_answers |= bool(_answer_texts(fields, place))
+            has_answers |= bool(_answer_texts(fields, location))
     if not articles:
         raise ValueError(f"{path} is not a SQuAD file: it has no articles in \"data\"")
     if not questions:
@@ -188,60 +188,62 @@ def read_paragraphs(
 ) -> Iterator[list[SquadExample]]:
     """The questions of each paragraph that has any. A wrong value raises ValueError when it is met."""
     notes, ids = ReadingNotes() if notes is None else notes, set()
-    for context, questions in _raw_paragraphs(file.path, file.articles, file.places):
+    for context, questions in _raw_paragraphs(file.path, file.articles, file.locations):
         examples = []
-        for place, question in questions:
-            example = _example(question, context, place, is_training)
+        for location, question in questions:
+            example = _example(question, context, location, is_training)
             if example.qas_id in ids:
-                raise ValueError(f"{place}: another question has the same id, {example.qas_id!r}")
+                raise ValueError(f"{location}: another question has the same id, {example.qas_id!r}")
             ids.add(example.qas_id)
             notes["questions"] += 1
             if not context.strip() or not example.question_text.strip():
                 notes.note(EMPTY, f"question {example.qas_id}: the context or the question is empty")
-            if not is_training or _has_place(example, notes):
+            if not is_training or _has_answer(example, notes):
                 examples.append(example)
         if examples:
             yield examples
 
 
 def _raw_paragraphs(
-    path: str, articles: list, places: list[str] | None
+    path: str, articles: list, locations: list[str] | None
 ) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
     """The context of each paragraph, and its questions, each with where it is in the file (for error messages)."""
-    rows = iter(places or ())
+    rows = iter(locations or ())
     for a, article in enumerate(articles):
         for i, paragraph in enumerate(_field(article, "paragraphs", list, f"{path}: data[{a}]")):
-            place = f"{path}: data[{a}].paragraphs[{i}]"
-            context, questions = _field(paragraph, "context", str, place), _field(paragraph, "qas", list, place)
-            yield context, [(next(rows) if places else f"{place}.qas[{number}]", question)
+            location = f"{path}: data[{a}].paragraphs[{i}]"
+            context, questions = _field(paragraph, "context", str, location), _field(paragraph, "qas", list, location)
+            yield context, [(next(rows) if locations else f"{location}.qas[{number}]", question)
                             for number, question in enumerate(questions)]
 
 
-def _answer_texts(question: dict, place: str) -> list[str]:
+def _answer_texts(question: dict, location: str) -> list[str]:
     """The texts of a question's answers. Malformed answers raise an error here, before and not after training."""
     if question.get("answers") is None:
         return []
-    return [_field(answer, "text", str, f"{place}.answers[{i}]")
-            for i, answer in enumerate(_field(question, "answers", list, place))]
+    return [_field(answer, "text", str, f"{location}.answers[{i}]")
+            for i, answer in enumerate(_field(question, "answers", list, location))]
 
 
-def _example(question: Any, context: str, place: str, is_training: bool) -> SquadExample:
+def _example(question: Any, context: str, location: str, is_training: bool) -> SquadExample:
     has_number = isinstance(question, dict) and type(question.get("id")) is int
-    qas_id, text = _field(question, "id", int if has_number else str, place), _field(question, "question", str, place)
+    qas_id, text = (_field(question, name, kind, location)
+                    for name, kind in (("id", int if has_number else str), ("question", str)))
     example = SquadExample(str(qas_id), text, context)
     if not is_training:
         return example
-    if "is_impossible" in question and _field(question, "is_impossible", bool, place):
+    if "is_impossible" in question and _field(question, "is_impossible", bool, location):
         return dataclasses.replace(example, orig_answer_text="", start_position=-1, is_impossible=True)
-    answers = _field(question, "answers", list, place)
+    answers = _field(question, "answers", list, location)
     if not answers:
-        raise ValueError(f"{place}: no answer to train on; a question without an answer needs \"is_impossible\": true")
-    answer, start = (_field(answers[0], name, kind, f"{place}.answers[0]")
+        raise ValueError(f"{location}: no answer to train on; a question without an answer needs "
+                         '"is_impossible": true')
+    answer, start = (_field(answers[0], name, kind, f"{location}.answers[0]")
                      for name, kind in (("text", str), ("answer_start", int)))
     return dataclasses.replace(example, orig_answer_text=answer, start_position=start)
 
 
-def _has_place(example: SquadExample, notes: ReadingNotes) -> bool:
+def _has_answer(example: SquadExample, notes: ReadingNotes) -> bool:
     """Whether the question can be used. A misplaced answer is moved to its nearest occurrence."""
     (answer, start), context = example.answer, example.paragraph_text
     if example.is_impossible:
@@ -251,24 +253,24 @@ def _has_place(example: SquadExample, notes: ReadingNotes) -> bool:
     problem = f"question {example.qas_id}: {answer!r} is not at answer_start {start}"
     start = max(0, min(start, len(context)))
     before, after = context.rfind(answer, 0, start + len(answer)), context.find(answer, start)
-    places = [(place, place + len(answer)) for place in (before, after) if place >= 0]
-    places += find_equivalent(answer, context)
-    if not places or not answer:
+    locations = [(location, location + len(answer)) for location in (before, after) if location >= 0]
+    locations += find_equivalent(answer, context)
+    if not locations or not answer:
         notes.note(LEFT_OUT, f"{problem}: left out")
         return False
-    example.start_position, end = min(places, key=lambda place: abs(place[0] - start))
+    example.start_position, end = min(locations, key=lambda location: abs(location[0] - start))
     example.orig_answer_text = context[example.start_position : end]
     notes.note(FOUND_NEARBY, f"{problem}: found at {example.start_position}")
     return True
 
 
-def _field(value: Any, name: str, kind: type, place: str) -> Any:
+def _field(value: Any, name: str, kind: type, location: str) -> Any:
     field = value.get(name) if isinstance(value, dict) else None
     if type(field) is not kind:  # not isinstance: true is not a whole number
         names = {str: "a string", list: "a list", int: "a whole number", bool: "true or false"}
-        raise ValueError(f"{place}: {name!r} must be {names[kind]}. Received: {reprlib.repr(field)}")
+        raise ValueError(f"{location}: {name!r} must be {names[kind]}. Received: {reprlib.repr(field)}")
     if isinstance(field, str):
-        check_characters(field, f"{place}: {name!r}")
+        check_characters(field, f"{location}: {name!r}")
     return field
 
 

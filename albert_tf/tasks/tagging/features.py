@@ -85,7 +85,7 @@ def _rows(
 ) -> Iterator[dict[str, list[int]]]:
     word_ids = [pieces_of[word] for word in sentence.words]
     ids = np.array([piece for pieces in word_ids for piece in pieces], np.int32)
-    is_first = np.array([place == 0 for pieces in word_ids for place in range(len(pieces))])
+    is_first = np.array([index == 0 for pieces in word_ids for index in range(len(pieces))])
     tags = np.repeat([tag_ids.get(tag, 0) for tag in sentence.tags or [""] * len(word_ids)],
                      list(map(len, word_ids)))
     for window in windows(len(ids), options.window_length, options.stride):

@@ -37,11 +37,11 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     """The entities of a sentence. As in conlleval, a tag that cannot continue the one before it begins a new one."""
     entities: list[Entity] = []
     before = "O"
-    for place, tag in enumerate(tags):
+    for index, tag in enumerate(tags):
         if tag != "O":
             continues = tag[0] in "IE" and before[0] in "BI" and tag[1:] == before[1:]
-            first = entities.pop().first if continues else place
-            entities.append(Entity(tag[2:], first, place))
+            first = entities.pop().first if continues else index
+            entities.append(Entity(tag[2:], first, index))
         before = tag
     return entities
 
@@ -76,8 +76,8 @@ def word_probabilities(table: FeatureTable, predictions: Sequence[dict[str, list
 
     `predictions` has for each checkpoint the probabilities [seq, labels] of each row of the table.
     """
-    places = [np.flatnonzero(row) for row in table.sequences["first_pieces"]]
-    return np.mean([np.concatenate([row[of_row] for row, of_row in zip(prediction["probabilities"], places)])
+    indices = [np.flatnonzero(row) for row in table.sequences["first_pieces"]]
+    return np.mean([np.concatenate([row[of_row] for row, of_row in zip(prediction["probabilities"], indices)])
                     for prediction in predictions], axis=0)
 
 

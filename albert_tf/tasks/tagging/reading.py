@@ -205,27 +205,27 @@ def _read_objects(path: str, columns: NamedColumns, tag_names: Sequence[str] | N
     rows: list[tuple[int, dict[str, Any]]] = list(read_objects(path))
     names, lines, sentences = tag_names or class_names(path, columns.tags), [], []
     for number, (line, values) in enumerate(rows, start=1):
-        place = f"{path} line {line}"
+        location = f"{path} line {line}"
         words, tags = values.get(columns.words), values.get(columns.tags)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise ValueError(f"{place}: {columns.words!r} must be a list of words. Received: {reprlib.repr(words)}. "
+            raise ValueError(f"{location}: {columns.words!r} must be a list of words. Received: {reprlib.repr(words)}. "
                              "Set --columns to the names of the columns of words and tags, such as tokens,ner_tags")
         if tags is not None and (not isinstance(tags, list) or len(tags) != len(words)):
-            raise ValueError(f"{place}: {columns.tags!r} must be a list of {len(words)} tags. Received: "
+            raise ValueError(f"{location}: {columns.tags!r} must be a list of {len(words)} tags. Received: "
                              f"{reprlib.repr(tags)}")
-        sentences.append([_Word(number, word, None if tags is None else _tag(tags[i], names, place))
+        sentences.append([_Word(number, word, None if tags is None else _tag(tags[i], names, location))
                           for i, word in enumerate(words)])
         lines.append(_row(columns, words, []))
     return tuple(lines), columns, sentences, False
 
 
-def _tag(tag: Any, names: Sequence[str] | None, place: str) -> str:
+def _tag(tag: Any, names: Sequence[str] | None, location: str) -> str:
     """The text of a tag, which may be the number of one of the names."""
     if type(tag) is int and names and 0 <= tag < len(names):
         tag = names[tag]
     if not isinstance(tag, str) or not tag:
-        raise ValueError(f"{place}: the tag {tag!r} has no name: set --tag_names to the names of tags 0, 1, ..., such "
-                         "as O,B-PER,I-PER")
+        raise ValueError(f"{location}: the tag {tag!r} has no name: set --tag_names to the names of tags 0, 1, ..., "
+                         "such as O,B-PER,I-PER")
     return unicodedata.normalize("NFC", tag)  # tags are compared
 
 
@@ -244,10 +244,10 @@ def _word(path: str, number: int, fields: list[str], columns: Columns) -> _Word:
     """The word of a line, which has at least one field."""
     if len(fields) == 1:
         return _Word(number, fields[0], None)
-    needed = max(place + 1 if place >= 0 else -place for place in columns)
+    needed = max(location + 1 if location >= 0 else -location for location in columns)
     if len(fields) < needed:
         raise ValueError(f"{path} line {number}: expected at least {needed} columns, got {len(fields)}")
-    word, tag = (fields[place].strip(" ") for place in columns)
+    word, tag = (fields[location].strip(" ") for location in columns)
     tag = unicodedata.normalize("NFC", tag)  # tags are compared
     if not word or not tag:
         raise ValueError(f"{path} line {number}: the {'tag' if word else 'word'} is empty")

@@ -35,14 +35,14 @@ class Word(NamedTuple):
 
 def split_words(text: str) -> list[Word]:
     """The words of a text: runs of letters, marks, digits and "_", and other single characters but white space."""
-    words, place = [], 0
+    words, position = [], 0
     for kind, run in itertools.groupby(text, _kind):
         length = sum(1 for _ in run)
         if kind == "word":
-            words.append(Word(text[place : place + length], place, place + length))
+            words.append(Word(text[position : position + length], position, position + length))
         elif kind == "single":
-            words += [Word(text[i], i, i + 1) for i in range(place, place + length)]
-        place += length
+            words += [Word(text[i], i, i + 1) for i in range(position, position + length)]
+        position += length
     return words
 
 
@@ -153,10 +153,10 @@ def split_into_words(texts: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor
     before = tf.cumsum(sizes, exclusive=True)
     characters = offsets.values + tf.gather(before, offsets.value_rowids())  # [characters of all texts]
 
-    def in_characters(places: tf.RaggedTensor) -> tf.RaggedTensor:
-        rows = places.value_rowids()
-        numbers = tf.searchsorted(characters, places.values + tf.gather(before, rows), out_type=tf.int64)
-        return places.with_values(tf.cast(numbers - tf.gather(offsets.row_starts(), rows), tf.int32))
+    def in_characters(positions: tf.RaggedTensor) -> tf.RaggedTensor:
+        rows = positions.value_rowids()
+        numbers = tf.searchsorted(characters, positions.values + tf.gather(before, rows), out_type=tf.int64)
+        return positions.with_values(tf.cast(numbers - tf.gather(offsets.row_starts(), rows), tf.int32))
 
     return words, in_characters(starts), in_characters(ends)
 
@@ -193,9 +193,10 @@ def pack_words(
 
     input_ids = ids.to_tensor(tokenizer.pad_id)  # [windows, seq]
     length = windows.length[:, None]
-    place = tf.range(tf.shape(input_ids, tf.int64)[1])[None] - 1  # in the window
-    in_window = (place >= 0) & (place < length)
-    piece = tf.where(in_window, begin[:, None] + place, num_pieces)
+    position = tf.range(tf.shape(input_ids, tf.int64)[1])[None] - 1  # in the window
+    in_window = (position >= 0) & (position < length)
+    piece = tf.where(in_window, begin[:, None] + position, num_pieces)
     word = tf.gather(tf.pad(tf.where(is_first, word, -1), [[0, 1]], constant_values=-1), piece)
+    has_context = is_max_context(position, length, in_window, piece, num_pieces)
     return dict(input_ids=input_ids, input_mask=tf.ones_like(ids).to_tensor(0), segment_ids=segments.to_tensor(0),
-                text=windows.text, word=tf.where(is_max_context(place, length, in_window, piece, num_pieces), word, -1))
+                text=windows.text, word=tf.where(has_context, word, -1))
