@@ -68,9 +68,9 @@ def run_study(study: Study) -> None:
         if run_trial(trial):
             differences = write_results(study, trials, directory)
     for _, label, other, title, difference, low, high in differences:
-        interval = "" if low == "" else f" ({low:+} to {high:+})"  # none with a single seed
-        print(f"{title}: {label} − {other}: {difference:+}{interval}")
-    print(directory)
+        interval = "one seed, so it may be chance" if low == "" else f"{low:+} to {high:+}"
+        print(f"{title}: {label} − {other}: {difference:+} ({interval})")
+    print(f"Limits: {study.content['limits']}\nScores, single seeds and a chart are in {directory}")
 
 
 if __name__ == "__main__":
