@@ -217,7 +217,7 @@ def speed() -> Drawing:
 def sizes() -> Drawing:
     """The size of sentence models in int8 and how well they find similar sentences."""
     names = {"teacher": "all-MiniLM-L6-v2 (a BERT)", "albert_minilm_en": "albert_minilm_en, in the package",
-             "plain": "bert_to_albert, 10,000 sentences"}
+             "one shared layer": "one shared layer, vectors alone"}
     points = {names[row["configuration"]]: (float(row["megabytes"]), float(row["int8_spearman"]))
               for row in reversed(rows_of("bert_to_albert.csv")) if row["configuration"] in names}
     picture = Drawing(820, 300, "Size in int8 and score of small sentence models")
