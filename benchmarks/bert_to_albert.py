@@ -2,9 +2,9 @@
 
     python -m benchmarks.bert_to_albert --model=all-MiniLM-L6-v2 --data=data --text=lines.txt --output_dir=out
 
-Each configuration learns from --model, a sentence encoder, by the two steps of bert_to_albert: from the first
---num_lines lines of --text, a sentence on each line, read --num_epochs times. The last step is measured. The program
-writes a row for each configuration, seed and number of lines to bert_to_albert.csv in --output_dir:
+Each configuration learns from --model, a sentence encoder, as bert_to_albert does: from the first --num_lines lines of
+--text, a sentence on each line. The program writes a row for each configuration, seed and number of lines to
+bert_to_albert.csv in --output_dir:
 
     start_spearman, spearman   Spearman's correlation on STS-B's dev set, before and after the training
     int8_spearman, megabytes   the correlation and the size as an ONNX file in int8
