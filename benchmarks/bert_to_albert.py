@@ -90,9 +90,8 @@ def trained(name: str, seed: str, num_lines: str) -> dict[str, Any]:
         f"{name.replace(' ', '_')}_{seed}_{num_lines}", f"lines_{num_lines}.txt"))
     write_text(text, "".join(f"{line}\n" for line in itertools.islice(read_lines(FLAGS.text), int(num_lines))))
     options = bert_to_albert.Options(
-        init_checkpoint=FLAGS.model, text=text, text_column=None, output_dir=folder, cached_dir=FLAGS.output_dir,
-        data_dir=None, max_seq_length=None, num_train_epochs=FLAGS.num_epochs, random_seed=int(seed),
-        runtime="tensorflow", precision=None, **CONFIGURATIONS[name])
+        init_checkpoint=FLAGS.model, text=text, output_dir=folder, cached_dir=FLAGS.output_dir,
+        num_train_epochs=FLAGS.num_epochs, random_seed=int(seed), **CONFIGURATIONS[name])
     start = bert_to_albert.convert(options)
     if name == RANDOM:
         source, start = open_model(start), os.path.join(folder, "random")
