@@ -169,6 +169,8 @@ MISTAKES = [  # the task, flags, and what the line must name
      ["--objective=distillation", "--teacher_checkpoint"]),
     ("sentence vectors", dict(TEACHING, teacher_checkpoint="albert_tiny_en", teacher_vectors="vectors.npy"),
      ["either --teacher_checkpoint or --teacher_vectors"]),
+    ("sentence vectors", dict(TEACHING, objective="tokens", teacher_vectors="vectors.npy"),
+     ["--objective=tokens needs --teacher_checkpoint"]),
 ]
 
 

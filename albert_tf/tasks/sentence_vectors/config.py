@@ -79,8 +79,8 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
         super().__post_init__()
         learns = self.objective in ("distillation", "tokens")
         if learns != bool(self.teacher_checkpoint) + bool(self.teacher_vectors):
-            raise ValueError("--objective=distillation and tokens need one teacher, and other objectives none: set it "
-                             "with --teacher_checkpoint or, for distillation, --teacher_vectors")
+            raise ValueError("--objective=distillation and tokens need one teacher, and other objectives none: set "
+                             "either --teacher_checkpoint or --teacher_vectors (for distillation alone)")
         if self.objective == "tokens" and self.teacher_vectors:
             raise ValueError("--objective=tokens needs --teacher_checkpoint instead of --teacher_vectors, which has no "
                              "vectors of tokens")
