@@ -5,9 +5,9 @@
 The layers become one shared layer, and the word table becomes a table of 128 columns with a projection
 (convert_checkpoint --kept_layers --share_layers --embedding_size). Then the model learns the hidden states and the
 vectors that the BERT makes of the lines of --text and of pairs of them (run_sentence_embeddings --objective=tokens); in
-every second line, words are replaced. The result is in --output_dir/model, in Hugging Face's format: it compares
-sentences, and it is a start for fine-tuning. If the script is started again with the same flags, it continues where it
-stopped.
+every second line, words are replaced. The result is in --output_dir/model, in Hugging Face's format. It compares
+sentences; with --kept_layers instead of one shared layer, it is also a start for fine-tuning. If the script is started
+again with the same flags, it continues where it stopped.
 """
 
 from __future__ import annotations
