@@ -198,7 +198,7 @@ def read_paragraphs(
             notes["questions"] += 1
             if not context.strip() or not example.question_text.strip():
                 notes.note(EMPTY, f"question {example.qas_id}: the context or the question is empty")
-            if not is_training or _has_answer(example, notes):
+            if not is_training or _is_usable(example, notes):
                 examples.append(example)
         if examples:
             yield examples
@@ -243,7 +243,7 @@ def _example(question: Any, context: str, location: str, is_training: bool) -> S
     return dataclasses.replace(example, orig_answer_text=answer, start_position=start)
 
 
-def _has_answer(example: SquadExample, notes: ReadingNotes) -> bool:
+def _is_usable(example: SquadExample, notes: ReadingNotes) -> bool:
     """Whether the question can be used. A misplaced answer is moved to its nearest occurrence."""
     (answer, start), context = example.answer, example.paragraph_text
     if example.is_impossible:
@@ -253,12 +253,12 @@ def _has_answer(example: SquadExample, notes: ReadingNotes) -> bool:
     problem = f"question {example.qas_id}: {answer!r} is not at answer_start {start}"
     start = max(0, min(start, len(context)))
     before, after = context.rfind(answer, 0, start + len(answer)), context.find(answer, start)
-    locations = [(location, location + len(answer)) for location in (before, after) if location >= 0]
-    locations += find_equivalent(answer, context)
-    if not locations or not answer:
+    spans = [(first, first + len(answer)) for first in (before, after) if first >= 0]
+    spans += find_equivalent(answer, context)
+    if not spans or not answer:
         notes.note(LEFT_OUT, f"{problem}: left out")
         return False
-    example.start_position, end = min(locations, key=lambda location: abs(location[0] - start))
+    example.start_position, end = min(spans, key=lambda span: abs(span[0] - start))
     example.orig_answer_text = context[example.start_position : end]
     notes.note(FOUND_NEARBY, f"{problem}: found at {example.start_position}")
     return True

@@ -244,10 +244,10 @@ def _word(path: str, number: int, fields: list[str], columns: Columns) -> _Word:
     """The word of a line, which has at least one field."""
     if len(fields) == 1:
         return _Word(number, fields[0], None)
-    needed = max(location + 1 if location >= 0 else -location for location in columns)
+    needed = max(column + 1 if column >= 0 else -column for column in columns)
     if len(fields) < needed:
         raise ValueError(f"{path} line {number}: expected at least {needed} columns, got {len(fields)}")
-    word, tag = (fields[location].strip(" ") for location in columns)
+    word, tag = (fields[column].strip(" ") for column in columns)
     tag = unicodedata.normalize("NFC", tag)  # tags are compared
     if not word or not tag:
         raise ValueError(f"{path} line {number}: the {'tag' if word else 'word'} is empty")
