@@ -13,8 +13,10 @@ def main() -> None:
     if name not in ("-h", "--help", "help"):
         sys.argv[:2] = [f"{LAUNCHER} {name.replace('-', '_')}"]
     try:
-        from albert_tf.commands import app
-
+        try:
+            from albert_tf.commands import app
+        except ModuleNotFoundError as error:
+            sys.exit(f"{LAUNCHER}: error: {missing_package(name, error)}")
         if name in ("-h", "--help", "help"):
             print(app.listing())
         else:
@@ -22,8 +24,6 @@ def main() -> None:
     except KeyboardInterrupt:  # before the command handles it
         print("interrupted", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
-    except ModuleNotFoundError as error:
-        sys.exit(f"{LAUNCHER}: error: {missing_package(name, error)}")
 
 
 if __name__ == "__main__":
