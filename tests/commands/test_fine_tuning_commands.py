@@ -171,6 +171,8 @@ MISTAKES = [  # the task, flags, and what the line must name
      ["either --teacher_checkpoint or --teacher_vectors"]),
     ("sentence vectors", dict(TEACHING, objective="tokens", teacher_vectors="vectors.npy"),
      ["--objective=tokens needs --teacher_checkpoint"]),
+    ("sentence vectors", dict(TEACHING, objective="tokens", teacher_checkpoint="albert_tiny_en", matryoshka_dims="8,4"),
+     ["--matryoshka_dims", "another --objective than tokens"]),
 ]
 
 

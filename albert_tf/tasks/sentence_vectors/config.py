@@ -73,7 +73,8 @@ class SentenceVectorsConfig(Pooling, Prompt, TeacherConfig, FineTuningConfig):
                 Requirement(("num_negatives",), self.objective == "pairs", "--objective=pairs"),
                 Requirement(("temperature", "whole_batch_negatives"), self.objective in ("pairs", "simcse"),
                             "--objective=pairs or simcse"),
-                Requirement(("distillation_depths",), self.objective == "distillation", "--objective=distillation")]
+                Requirement(("distillation_depths",), self.objective == "distillation", "--objective=distillation"),
+                Requirement(("matryoshka_dims",), self.objective != "tokens", "another --objective than tokens")]
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,7 +21,7 @@ class TokenObjective(SentenceVectorObjective):
     A fine-tuning of pairs of texts starts from hidden states, which a model that learned vectors alone does not have.
 
     Raises:
-      ValueError: the teacher has another hidden size, or fewer layers.
+      ValueError: the teacher has another hidden size, another size of vectors, or fewer layers.
     """
 
     def __init__(self, model: AlbertSentenceEncoder, teacher: AlbertSentenceEncoder):
@@ -33,6 +33,9 @@ class TokenObjective(SentenceVectorObjective):
         if sizes[0] != sizes[1] or layers[0] > layers[1]:
             raise ValueError(f"the teacher has {layers[1]} layers of size {sizes[1]}, and the model {layers[0]} of "
                              f"{sizes[0]}: sizes must be equal, and the teacher must not have fewer layers")
+        if model.vector_size != teacher.vector_size:
+            raise ValueError(f"the teacher's vectors have {teacher.vector_size} dimensions, and the model's "
+                             f"{model.vector_size}: sizes must be equal")
 
     def loss_denominators(self, batch: Batch) -> Tensors:
         """The number of rows, and of tokens."""

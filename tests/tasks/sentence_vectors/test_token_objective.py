@@ -64,6 +64,12 @@ def test_a_teacher_of_another_shape_is_refused(layers, changes):
         TokenObjective(*models(*layers, **changes))
 
 
+def test_a_teacher_with_longer_vectors_is_refused():
+    student, teacher = models(1, 1)
+    with pytest.raises(ValueError, match="the teacher's vectors have 8 dimensions, and the model's 4"):
+        TokenObjective(AlbertSentenceEncoder(student.config, truncate_dim=4), teacher)
+
+
 def test_rows_are_lines_alone_or_before_the_next_another_or_a_changed_one(word_pieces, tmp_path):
     words = [word for word in word_pieces.vocab if word.isalpha() and len(word) > 2]
     lines = [" ".join(np.random.RandomState(number).choice(words, 12)) for number in range(400)]
